@@ -1,0 +1,1 @@
+SELECT naive.transfer($1, $2, $3)

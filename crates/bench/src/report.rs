@@ -1,0 +1,192 @@
+//! What a run found out.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use crate::load::Measured;
+
+/// One benchmark: the naive way and ours on one server. Serialises to one JSON object.
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    pub name: String,
+    pub naive: Side,
+    pub ours: Side,
+    /// Ours a second over naive a second.
+    pub ratio: f64,
+    /// Ours; of a whole request, where requests are arrays.
+    pub p50_ms: f64,
+    pub p99_ms: f64,
+    /// How much longer ours takes in the middle case, which is what `alone` is about.
+    pub longer_ms: f64,
+    /// Ours: transactions a second that wrote something.
+    pub commits_per_s: f64,
+    /// Ours: bytes of WAL for one unit.
+    pub wal_bytes_per_unit: f64,
+    /// The most memory our server had.
+    pub server_rss_mb: f64,
+    pub seconds: u32,
+    /// Accounts beside the hot one.
+    pub accounts: u32,
+    pub postgres: String,
+    pub machine: String,
+    /// The machine's load average before the run: a figure above some 0.3 says that the run was not
+    /// alone on it.
+    pub load_before: f64,
+}
+
+/// One side of a run.
+#[derive(Debug, Clone, Serialize)]
+pub struct Side {
+    /// Units landed a second.
+    pub per_s: f64,
+    pub p50_ms: f64,
+    pub p99_ms: f64,
+    pub commits_per_s: f64,
+    pub wal_bytes_per_unit: f64,
+    /// Connections, each with one call or request on the way.
+    pub connections: usize,
+    /// Units in a call or request.
+    pub units: usize,
+    /// Units landed in the whole run, warm-up included: what the database was held against.
+    pub landed: u64,
+    /// Units answered with 429, and not sent again.
+    pub turned_away: u64,
+}
+
+impl Side {
+    pub(crate) fn new(measured: &Measured, seconds: u32, connections: usize, units: usize) -> Self {
+        let tally = &measured.tally;
+        #[allow(clippy::cast_precision_loss)]
+        let per_s = tally.in_time as f64 / f64::from(seconds);
+        let (wal, commits) = measured.before.rates(measured.after);
+        Self {
+            per_s: round(per_s, 1),
+            p50_ms: round(tally.times.millis(0.5), 3),
+            p99_ms: round(tally.times.millis(0.99), 3),
+            commits_per_s: round(commits, 1),
+            wal_bytes_per_unit: round(wal / per_s, 0),
+            connections,
+            units,
+            landed: tally.all.accepted,
+            turned_away: tally.all.turned_away,
+        }
+    }
+}
+
+/// To so many decimals: more would claim a precision that no run has.
+pub(crate) fn round(value: f64, decimals: i32) -> f64 {
+    let power = 10_f64.powi(decimals);
+    (value * power).round() / power
+}
+
+impl Report {
+    /// For people.
+    #[must_use]
+    pub fn table(&self) -> String {
+        let mut out = format!(
+            "{}: {} s each way, {} accounts, PostgreSQL {}\n{}\n\n",
+            self.name,
+            self.seconds,
+            thousands(f64::from(self.accounts)),
+            self.postgres,
+            self.machine
+        );
+        out.push_str("        units/s     p50 ms     p99 ms   commits/s  WAL B/unit  in flight\n");
+        for (name, side) in [("naive", &self.naive), ("ours", &self.ours)] {
+            let flight = match side.units {
+                1 => side.connections.to_string(),
+                units => format!("{} x {units}", side.connections),
+            };
+            let _ = writeln!(
+                out,
+                "{name:<5} {:>9} {:>10.3} {:>10.3} {:>11} {:>11} {flight:>10}",
+                thousands(side.per_s),
+                side.p50_ms,
+                side.p99_ms,
+                thousands(side.commits_per_s),
+                thousands(side.wal_bytes_per_unit),
+            );
+        }
+        let _ = write!(
+            out,
+            "\nours / naive: {:.2}; {:+.3} ms at p50; server at most {:.0} MB",
+            self.ratio, self.longer_ms, self.server_rss_mb
+        );
+        if self.ours.turned_away > 0 {
+            let _ = write!(out, "; {} turned away with 429", self.ours.turned_away);
+        }
+        if self.load_before > 0.5 {
+            let _ = write!(out, "\nload before the run: {:.2}; the machine was not idle", self.load_before);
+        }
+        out.push('\n');
+        out
+    }
+}
+
+/// A whole number with commas.
+fn thousands(value: f64) -> String {
+    let digits = format!("{value:.0}");
+    let mut out = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at) % 3 == 0 {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report() -> Report {
+        let side = |per_s, units| Side {
+            per_s,
+            p50_ms: 1.5,
+            p99_ms: 2.25,
+            commits_per_s: 1_000.0,
+            wal_bytes_per_unit: 512.0,
+            connections: 4,
+            units,
+            landed: 5,
+            turned_away: 0,
+        };
+        Report {
+            name: "transfers-hot".to_owned(),
+            naive: side(999.6, 1),
+            ours: side(1_234_567.0, 500),
+            ratio: 3.0,
+            p50_ms: 1.5,
+            p99_ms: 2.25,
+            longer_ms: 0.25,
+            commits_per_s: 1_000.0,
+            wal_bytes_per_unit: 512.0,
+            server_rss_mb: 80.0,
+            seconds: 10,
+            accounts: 100_000,
+            postgres: "15.1".to_owned(),
+            machine: "m".to_owned(),
+            load_before: 0.0,
+        }
+    }
+
+    #[test]
+    fn the_object_has_the_members_that_are_promised() {
+        let json = serde_json::to_value(report()).unwrap();
+        for name in ["name", "ratio", "p50_ms", "p99_ms", "commits_per_s", "wal_bytes_per_unit", "machine"] {
+            assert!(json.get(name).is_some(), "{name}");
+        }
+        assert_eq!(json["naive"]["per_s"], 999.6);
+        assert_eq!(json["ours"]["per_s"], 1_234_567.0);
+    }
+
+    #[test]
+    fn the_table_has_its_columns_under_their_heads() {
+        let table = report().table();
+        let ends: Vec<usize> = table.lines().skip(3).take(3).map(str::len).collect();
+        assert_eq!(ends, [ends[0]; 3], "\n{table}");
+        assert!(table.contains("1,234,567") && table.contains("4 x 500"), "\n{table}");
+    }
+}

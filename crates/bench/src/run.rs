@@ -1,0 +1,182 @@
+//! One run: a server, both schemas, the naive way, ours, and the check of both.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::bench::Bench;
+use crate::error::Result;
+use crate::load::{Measured, Times, measure};
+use crate::postgres::{Control, Folder, Postgres};
+use crate::report::{Report, Side, round};
+use crate::server::{Server, ServerParams};
+use crate::{machine, naive, ours};
+
+/// How a benchmark is run.
+pub struct Options {
+    /// Measured time of each side, after a warm-up.
+    pub seconds: u32,
+    /// The folder of PostgreSQL's programs; the newest there are if not given.
+    pub pg_bin: Option<PathBuf>,
+    /// Settings of PostgreSQL that win over those of `counterfoil up`.
+    pub pg_settings: Vec<(String, String)>,
+    /// Where the run's folder is made: `TMPDIR`, or else `/var/tmp`.
+    pub folder: Option<PathBuf>,
+    /// Leaves the folder where it is.
+    pub keep: bool,
+    /// Connections of our side, instead of the benchmark's own number.
+    pub in_flight: Option<usize>,
+    /// Accounts, instead of the benchmark's own number.
+    pub accounts: Option<u32>,
+    /// The tenant of our side.
+    pub tenant: i64,
+    /// The file with the operator key, in [`ServerParams::data`].
+    pub operator_key: PathBuf,
+    /// The command line that brings our server up.
+    pub server: Box<dyn Fn(&ServerParams) -> Command + Send + Sync>,
+}
+
+impl Options {
+    /// The defaults, for a server started by this command line.
+    pub fn new(seconds: u32, server: impl Fn(&ServerParams) -> Command + Send + Sync + 'static) -> Self {
+        Self {
+            seconds,
+            pg_bin: None,
+            pg_settings: Vec::new(),
+            folder: None,
+            keep: false,
+            in_flight: None,
+            accounts: None,
+            tenant: 1,
+            operator_key: PathBuf::from("operator.key"),
+            server: Box::new(server),
+        }
+    }
+}
+
+impl std::fmt::Debug for Options {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Options").field("seconds", &self.seconds).field("pg_bin", &self.pg_bin).finish_non_exhaustive()
+    }
+}
+
+/// Runs one benchmark, both ways.
+pub async fn run(name: &str, options: &Options, progress: impl Fn(&str)) -> Result<Report> {
+    let (bench, load_before) = (bench_of(name, options)?, machine::load().unwrap_or(0.0));
+    let stage = Stage::set(options, &progress).await?;
+    progress("preparing the naive schema");
+    naive::prepare(&stage.control, &bench).await?;
+
+    progress("starting the server");
+    let (params, log) = (stage.server_params()?, stage.folder.path().join("server.log"));
+    let server = Server::start((options.server)(&params), &params, &options.operator_key, &log).await?;
+    let door = ours::Door::of(&server, options.tenant);
+    progress(&format!("opening {} accounts over HTTP", bench.accounts));
+    let opened = ours::prepare(&door, &bench).await?;
+
+    progress(&format!("the naive way, for {} s", options.seconds));
+    let naive = stage.naive(&bench, options.seconds).await?;
+
+    progress(&format!("ours, for {} s", options.seconds));
+    stage.control.settle().await?;
+    let connections = options.in_flight.unwrap_or(bench.ours).max(1);
+    let times = Times::of(options.seconds);
+    let measured = measure(&stage.control, times, move || ours::connect(door, bench, connections)).await?;
+    let units = bench.batch.unwrap_or(1);
+    let peak = server.peak_memory().unwrap_or(0);
+
+    progress("comparing what clients saw with what the database holds");
+    server.stop(&log).await?;
+    ours::verify(&stage.control, &bench, opened, measured.tally.all.accepted).await?;
+    let ours = Side::new(&measured, options.seconds, connections, units);
+    let report = stage.report(&bench, options, naive, ours, peak, load_before);
+    stage.clear().await?;
+    Ok(report)
+}
+
+/// Runs the naive way alone: to tune it, and to see what the machine can do.
+pub async fn naive_only(name: &str, options: &Options, progress: impl Fn(&str)) -> Result<Side> {
+    let bench = bench_of(name, options)?;
+    let stage = Stage::set(options, &progress).await?;
+    naive::prepare(&stage.control, &bench).await?;
+    progress(&format!("the naive way, for {} s", options.seconds));
+    let side = stage.naive(&bench, options.seconds).await?;
+    stage.clear().await?;
+    Ok(side)
+}
+
+fn bench_of(name: &str, options: &Options) -> Result<Bench> {
+    let bench = Bench::named(name)?;
+    // Six digits are what an account's number has.
+    let accounts = options.accounts.unwrap_or(bench.accounts).clamp(2, 1_000_000);
+    Ok(Bench { accounts, ..bench })
+}
+
+/// A PostgreSQL of the run's own. Fields are dropped in order: the folder goes last.
+struct Stage {
+    control: Control,
+    postgres: Postgres,
+    folder: Folder,
+}
+
+impl Stage {
+    async fn set(options: &Options, progress: &impl Fn(&str)) -> Result<Self> {
+        let folder = Folder::new(options.folder.as_deref(), options.keep)?;
+        if machine::file_system(folder.path()).is_some_and(|kind| kind == "tmpfs") {
+            progress("this folder is in memory, where a flush costs nothing: choose another for figures that mean anything");
+        }
+        progress("starting a PostgreSQL of its own");
+        let cluster = folder.path().join("cluster");
+        let start = Postgres::start(options.pg_bin.clone(), cluster, options.pg_settings.clone());
+        let (postgres, words) = start.await?;
+        words.iter().for_each(|word| progress(word));
+        let control = Control::new(&postgres.address()).await?;
+        Ok(Self { control, postgres, folder })
+    }
+
+    fn server_params(&self) -> Result<ServerParams> {
+        let data = self.folder.path().join("server");
+        std::fs::create_dir(&data).map_err(crate::Error::file("create", &data))?;
+        let (database_url, socket_url) = self.postgres.address().urls();
+        Ok(ServerParams { database_url, socket_url, listen: "127.0.0.1:0".to_owned(), data })
+    }
+
+    async fn naive(&self, bench: &Bench, seconds: u32) -> Result<Side> {
+        self.control.settle().await?;
+        let (address, bench) = (self.postgres.address(), *bench);
+        let load = measure(&self.control, Times::of(seconds), move || naive::connect(address, bench, bench.naive));
+        let measured: Measured = load.await?;
+        naive::verify(&self.control, &bench, measured.tally.all.accepted).await?;
+        Ok(Side::new(&measured, seconds, bench.naive, 1))
+    }
+
+    fn report(&self, bench: &Bench, options: &Options, naive: Side, ours: Side, peak: u64, load_before: f64) -> Report {
+        #[allow(clippy::cast_precision_loss)]
+        let server_rss_mb = round(peak as f64 / f64::from(1 << 20), 1);
+        Report {
+            name: bench.name.to_owned(),
+            ratio: round(ours.per_s / naive.per_s, 2),
+            p50_ms: ours.p50_ms,
+            p99_ms: ours.p99_ms,
+            longer_ms: round(ours.p50_ms - naive.p50_ms, 3),
+            commits_per_s: ours.commits_per_s,
+            wal_bytes_per_unit: ours.wal_bytes_per_unit,
+            naive,
+            ours,
+            server_rss_mb,
+            seconds: options.seconds,
+            accounts: bench.accounts,
+            postgres: self.postgres.version(),
+            machine: machine::describe(self.folder.path()),
+            load_before,
+        }
+    }
+
+    async fn clear(self) -> Result<()> {
+        let Self { control, postgres, folder } = self;
+        drop(control);
+        postgres.stop().await?;
+        drop(folder);
+        Ok(())
+    }
+}
+

@@ -1,0 +1,144 @@
+//! `counterfoil up`.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use counterfoil_intent::{Generations, Lanes};
+use counterfoil_pg::Database;
+use counterfoil_pg_embedded::{Binaries, Cluster, Mode, Options, Running};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::Failure;
+use crate::command::{MIGRATIONS, init, kinds, pg_settings};
+use crate::home::{Home, Place, Roles};
+use crate::settings::Settings;
+use crate::steps;
+
+/// How long background loops may take to end their pass.
+const STEPS_END: Duration = Duration::from_secs(5);
+
+pub(crate) async fn run(settings: Settings) -> Result<ExitCode, Failure> {
+    settings.home.create()?;
+    // Taken before anything else is started: "port taken" should not cost a start of PostgreSQL.
+    let listener = listen(&settings.listen).await?;
+    let (place, roles, mut embedded) = match existing(&settings)? {
+        Some((place, roles)) => (place, roles, None),
+        None => {
+            let running = start_postgres(&settings).await?;
+            let (place, roles) = init::embedded(&settings, &running).await?;
+            (place, roles, Some(running))
+        }
+    };
+    let outcome = serve(&settings, listener, place, &roles).await;
+    settings.home.remove_running();
+    if let Some(mut running) = embedded.take() {
+        say("stopping PostgreSQL");
+        tokio::task::spawn_blocking(move || running.stop(Mode::Fast)).await??;
+    }
+    outcome?;
+    say("stopped");
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn listen(address: &str) -> Result<TcpListener, Failure> {
+    TcpListener::bind(address).await.map_err(|error| match error.kind() {
+        std::io::ErrorKind::AddrInUse => {
+            format!("{address} is taken by another program; stop it, or choose another address with --listen").into()
+        }
+        _ => format!("cannot listen on {address} ({error}); --listen takes HOST:PORT").into(),
+    })
+}
+
+/// A database that is there already, prepared by `counterfoil init`.
+fn existing(settings: &Settings) -> Result<Option<(Place, Roles)>, Failure> {
+    let roles = settings.home.roles()?;
+    let named = settings.foreign.as_ref().map(|foreign| foreign.place.clone());
+    match (named, roles) {
+        (Some(place), Some(roles)) => Ok(Some((place, roles))),
+        (Some(place), None) => Err(format!(
+            "the passwords of our roles in database {} are not in {}; run `counterfoil init` with its URL first",
+            place.dbname,
+            settings.home.dir().display()
+        )
+        .into()),
+        (None, Some(Roles { database: Some(place), passwords })) => {
+            Ok(Some((place.clone(), Roles { database: Some(place), passwords })))
+        }
+        (None, _) => Ok(None),
+    }
+}
+
+async fn start_postgres(settings: &Settings) -> Result<Running, Failure> {
+    let dir = settings.home.cluster();
+    let pg_bin = settings.pg_bin.clone();
+    let options = Options { port: settings.pg_port, ..Options::default() };
+    let start = move || {
+        let progress: &dyn Fn(&str) = &say;
+        let binaries = Binaries::for_cluster(pg_bin.as_deref(), &dir, progress)?;
+        Cluster::open(binaries, &dir, options, progress)?.start(progress)
+    };
+    Ok(tokio::task::spawn_blocking(start).await??)
+}
+
+async fn serve(settings: &Settings, listener: TcpListener, place: Place, roles: &Roles) -> Result<(), Failure> {
+    let database = Database::new(pg_settings(settings, &place, roles))?;
+    counterfoil_migrate::require(&database, MIGRATIONS).await?;
+    warn_of_durability(&database).await?;
+    let generations = Generations::load(&database).await?;
+    generations.rotate(&database).await?;
+    let lanes = Lanes::start(database.clone(), kinds(), generations, settings.lanes.clone());
+    let drivers = steps::start(&database, &lanes);
+    let address = listener.local_addr()?;
+    settings.home.write_running(&crate::home::Running {
+        pid: std::process::id(),
+        http: format!("http://{address}"),
+        database: place,
+    })?;
+    greet(&settings.home, address);
+    let app = steps::app(settings, &database, &lanes, &drivers);
+    counterfoil_server::serve(listener, app, stop_signal()?).await?;
+    for overrun in counterfoil_worker::shutdown_all(drivers, STEPS_END).await {
+        tracing::warn!("{overrun}");
+    }
+    database.close();
+    Ok(())
+}
+
+async fn warn_of_durability(database: &Database) -> Result<(), Failure> {
+    if let Some(shortfall) = database.durability().await?.shortfall() {
+        tracing::warn!("PostgreSQL does not make commits durable: {shortfall}; /readyz says so");
+    }
+    Ok(())
+}
+
+/// Resolves on Ctrl-C or SIGTERM.
+fn stop_signal() -> Result<impl Future<Output = ()> + Send + 'static, Failure> {
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        say("landing what was accepted");
+    })
+}
+
+/// Stdout is data: the address, and three commands to try.
+fn greet(home: &Home, address: std::net::SocketAddr) {
+    let key = home.operator_key();
+    let key = key.display();
+    println!(
+        "counterfoil listens on http://{address}
+
+Try, in another terminal:
+  curl http://{address}/readyz
+  curl -H \"Authorization: Bearer $(cat {key})\" http://{address}/v1/tenants
+  curl -H \"Authorization: Bearer $(cat {key})\" -H 'Content-Type: application/json' -d '{{\"key\":\"try-1\",\"code\":\"USD\",\"scale\":2}}' http://{address}/v1/tenants/1/assets
+"
+    );
+}
+
+pub(crate) fn say(text: &str) {
+    eprintln!("{text}");
+}

@@ -1,0 +1,60 @@
+//! The background loops of a server, and what it serves.
+
+use std::time::Duration;
+
+use counterfoil_intent::Lanes;
+use counterfoil_pg::Database;
+use counterfoil_worker::{Driver, Progress, Step, StepError};
+
+/// Looks whether a generation of stubs is due to be opened or dropped.
+struct RotateStubs {
+    database: Database,
+    lanes: Lanes,
+}
+
+impl Step for RotateStubs {
+    fn name(&self) -> &'static str {
+        "stubs-rotate"
+    }
+
+    /// A hundredth of a generation, between a fifth of a second and a minute.
+    fn interval(&self) -> Duration {
+        (self.lanes.generations().retention() / 100).clamp(Duration::from_millis(200), Duration::from_secs(60))
+    }
+
+    async fn run(&self) -> Result<Progress, StepError> {
+        let done = self.lanes.generations().rotate(&self.database).await?;
+        if done != counterfoil_intent::Rotation::default() {
+            tracing::info!(?done, "rotated stub generations");
+        }
+        Ok(if done.postponed { Progress::More } else { Progress::Idle })
+    }
+}
+
+/// Makes the partitions of outcome rows ahead, and drops those that are past.
+struct MaintainOutcomes {
+    database: Database,
+}
+
+impl Step for MaintainOutcomes {
+    fn name(&self) -> &'static str {
+        "outcomes-maintain"
+    }
+
+    fn interval(&self) -> Duration {
+        Duration::from_secs(3600)
+    }
+
+    async fn run(&self) -> Result<Progress, StepError> {
+        self.database.maintain_outcomes().await?;
+        Ok(Progress::Idle)
+    }
+}
+
+/// Starts every loop of a server.
+pub(crate) fn start(database: &Database, lanes: &Lanes) -> Vec<Driver> {
+    vec![
+        Driver::start(RotateStubs { database: database.clone(), lanes: lanes.clone() }),
+        Driver::start(MaintainOutcomes { database: database.clone() }),
+    ]
+}

@@ -1,0 +1,2 @@
+SELECT clock_timestamp() AS now,
+    (SELECT max(g.gen) FROM counterfoil.stub_generation AS g WHERE g.opened_at IS NOT NULL) AS open

@@ -1,0 +1,1 @@
+DELETE FROM counterfoil.stub_generation WHERE gen = $1

@@ -1,0 +1,310 @@
+//! Lanes: what combines waiting intents into one transaction.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use counterfoil_pg::{Database, Error, Role, Scope, TenantId};
+use parking_lot::Mutex;
+use tokio::sync::{Notify, Semaphore, oneshot};
+
+use crate::answer::{Answer, StubState};
+use crate::generation::Generations;
+use crate::intent::Intent;
+use crate::key::Key;
+use crate::kind::Kinds;
+use crate::metrics::{Depth, LaneMetrics, Metrics};
+use crate::queue::{Bounds, Pending, Queue, send};
+use crate::store;
+use crate::table::Wait;
+
+/// How the lanes are set up. Every field has a stated default.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Lanes, each with one connection: 4.
+    pub lanes: usize,
+    /// Intents in one batch at the most: 2,000.
+    pub batch: usize,
+    /// What a batch should take, by which its size is bounded: 10 ms.
+    pub batch_time: Duration,
+    /// Waiting intents of one tenant at the most: 2,000.
+    pub waiting_per_tenant: usize,
+    /// Waiting intents of one lane at the most: 20,000.
+    pub waiting_per_lane: usize,
+    /// Tenants of all lanes that wait for foreign locks at a time, each on a connection of its own: 8.
+    pub detours: usize,
+    /// How long a tenant outside its lane waits for a foreign lock: 5 s.
+    pub lock_timeout: Duration,
+    /// How long a lane waits for a foreign uncommitted insert of a row it has to make: 50 ms.
+    pub make_timeout: Duration,
+    /// How long it is tried to reach PostgreSQL again, or to learn the fate of a COMMIT: 10 s.
+    pub reconnect: Duration,
+    /// Attempts of one batch at the most: 8.
+    pub attempts: u32,
+    /// How long shutdown waits for what was accepted: 30 s.
+    pub drain: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            lanes: 4,
+            batch: 2_000,
+            batch_time: Duration::from_millis(10),
+            waiting_per_tenant: 2_000,
+            waiting_per_lane: 20_000,
+            detours: 8,
+            lock_timeout: Duration::from_secs(5),
+            make_timeout: Duration::from_millis(50),
+            reconnect: Duration::from_secs(10),
+            attempts: 8,
+            drain: Duration::from_secs(30),
+        }
+    }
+}
+
+/// A batch is never bounded to fewer intents than this by the time it takes: the fixed cost of a
+/// commit would otherwise shrink batches until there is nothing but fixed cost.
+const SMALLEST_BOUND: usize = 64;
+
+pub(crate) struct Lane {
+    pub(crate) queue: Mutex<Queue>,
+    pub(crate) work: Notify,
+    pub(crate) metrics: LaneMetrics,
+}
+
+pub(crate) struct Inner {
+    pub(crate) kinds: Kinds,
+    pub(crate) database: Database,
+    pub(crate) generations: Generations,
+    pub(crate) options: Options,
+    lanes: Vec<Lane>,
+    detours: Semaphore,
+    hasher: RandomState,
+    closing: AtomicBool,
+}
+
+/// The door to the lanes of this process. Cheap to clone.
+#[derive(Clone)]
+pub struct Lanes {
+    inner: Arc<Inner>,
+}
+
+impl Lanes {
+    /// Starts the lanes' workers.
+    #[must_use]
+    pub fn start(database: Database, kinds: Kinds, generations: Generations, options: Options) -> Self {
+        let bounds = Bounds { per_tenant: options.waiting_per_tenant, per_lane: options.waiting_per_lane };
+        let lanes = (0..options.lanes.max(1)).map(|_| Lane {
+            queue: Mutex::new(Queue::new(bounds)),
+            work: Notify::new(),
+            metrics: LaneMetrics::new(),
+        });
+        let inner = Arc::new(Inner {
+            lanes: lanes.collect(),
+            detours: Semaphore::new(options.detours),
+            hasher: RandomState::new(),
+            closing: AtomicBool::new(false),
+            kinds,
+            database,
+            generations,
+            options,
+        });
+        for at in 0..inner.lanes.len() {
+            tokio::spawn(run(Arc::clone(&inner), at));
+        }
+        Self { inner }
+    }
+
+    #[must_use]
+    pub fn kinds(&self) -> &Kinds {
+        &self.inner.kinds
+    }
+
+    #[must_use]
+    pub fn generations(&self) -> Generations {
+        self.inner.generations
+    }
+
+    #[must_use]
+    pub fn options(&self) -> &Options {
+        &self.inner.options
+    }
+
+    /// Hands intents to the lanes and waits for their answers, in order. Intents of one tenant are
+    /// worked on in the order given. Dropping the future does not take back what was handed over.
+    pub async fn submit(&self, intents: Vec<Intent>) -> Vec<Answer> {
+        let mut waiting = Vec::with_capacity(intents.len());
+        {
+            let mut full = false;
+            let mut intents = intents.into_iter().peekable();
+            while let Some(first) = intents.peek() {
+                let at = self.inner.lane_of(first.tenant);
+                let lane = &self.inner.lanes[at];
+                let mut queue = lane.queue.lock();
+                // One lock for a run of intents of the same lane: requests are of one tenant.
+                while let Some(intent) = intents.next_if(|next| self.inner.lane_of(next.tenant) == at) {
+                    waiting.push(self.push(&mut queue, lane, intent, &mut full));
+                }
+                drop(queue);
+                lane.work.notify_one();
+            }
+        }
+        let mut answers = Vec::with_capacity(waiting.len());
+        for one in waiting {
+            answers.push(match one {
+                Ok(reply) => reply.await.unwrap_or(Answer::Unknown),
+                Err(answer) => answer,
+            });
+        }
+        answers
+    }
+
+    fn push(
+        &self,
+        queue: &mut Queue,
+        lane: &Lane,
+        intent: Intent,
+        full: &mut bool,
+    ) -> Result<oneshot::Receiver<Answer>, Answer> {
+        if self.inner.closing.load(Ordering::Acquire) {
+            return Err(Answer::ShuttingDown);
+        }
+        // Once one intent of an array finds no room, the rest is not taken either: a later one
+        // must not land before an earlier one that is told to come again.
+        if !*full {
+            let (reply, answer) = oneshot::channel();
+            match queue.push(Pending { intent, origin: rand::random(), unknown: false, reply }) {
+                Ok(()) => return Ok(answer),
+                Err(_) => *full = true,
+            }
+        }
+        lane.metrics.turned_away();
+        Err(Answer::TooMany { retry_after: Duration::from_secs(1) })
+    }
+
+    /// What is known about a key: in this server, then in the database.
+    pub async fn stub(&self, tenant: TenantId, key: &Key) -> Result<StubState, Error> {
+        let in_flight = || self.inner.lanes[self.inner.lane_of(tenant)].queue.lock().in_flight(tenant, key);
+        let scope = Scope::Tenant(tenant);
+        let tx = self.inner.database.pool(Role::App).begin(&scope).await?;
+        let before = in_flight();
+        let (stub, as_of) = store::get(&scope, &tx, tenant, key).await?;
+        tx.rollback().await;
+        Ok(match stub {
+            Some(stub) => StubState::Found(stub),
+            None if before || in_flight() => StubState::InFlight,
+            None => StubState::None { as_of },
+        })
+    }
+
+    /// What the lanes have counted so far.
+    #[must_use]
+    pub fn metrics(&self) -> Metrics<'_> {
+        let depth = |lane: &Lane| {
+            let queue = lane.queue.lock();
+            Depth { waiting: queue.waiting(), aside: queue.aside() }
+        };
+        Metrics { lanes: self.inner.lanes.iter().map(|lane| (depth(lane), &lane.metrics)).collect() }
+    }
+
+    /// Takes nothing more, and waits until everything that was accepted has its answer. Returns
+    /// whether it all ended within [`Options::drain`].
+    pub async fn shutdown(&self) -> bool {
+        self.inner.closing.store(true, Ordering::Release);
+        let deadline = Instant::now() + self.inner.options.drain;
+        loop {
+            if self.inner.lanes.iter().all(|lane| lane.queue.lock().is_idle()) {
+                break true;
+            }
+            if Instant::now() > deadline {
+                break false;
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+}
+
+impl Inner {
+    fn lane_of(&self, tenant: TenantId) -> usize {
+        let lanes = u64::try_from(self.lanes.len()).expect("lanes are few");
+        usize::try_from(self.hasher.hash_one(tenant) % lanes).expect("lanes are few")
+    }
+
+    pub(crate) fn lane(&self, at: usize) -> &Lane {
+        &self.lanes[at]
+    }
+
+    /// Ends an intent with its answer.
+    pub(crate) fn finish(&self, at: usize, ended: Vec<(Pending, Answer)>) {
+        let lane = &self.lanes[at];
+        let mut woken = false;
+        let mut replies = Vec::with_capacity(ended.len());
+        {
+            let mut queue = lane.queue.lock();
+            for (pending, answer) in ended {
+                woken |= queue.finish(pending, answer, &mut replies);
+            }
+        }
+        send(replies);
+        if woken {
+            lane.work.notify_one();
+        }
+    }
+
+    /// Puts a tenant aside and sees to it that a detour serves it.
+    pub(crate) fn put_aside(self: &Arc<Self>, at: usize, tenant: TenantId, batch: Vec<Pending>) {
+        let lane = &self.lanes[at];
+        if lane.queue.lock().put_aside(tenant, batch) {
+            lane.metrics.detour();
+            tokio::spawn(detour(Arc::clone(self), at, tenant));
+        }
+    }
+}
+
+/// The worker of one lane. Nothing waits on a timer: while one batch commits, the next gathers.
+async fn run(inner: Arc<Inner>, at: usize) {
+    let lane = inner.lane(at);
+    let most = inner.options.batch;
+    let mut bound = most.min(SMALLEST_BOUND);
+    loop {
+        let batch = lane.queue.lock().take(bound);
+        if batch.is_empty() {
+            lane.work.notified().await;
+            continue;
+        }
+        let size = batch.len();
+        let start = Instant::now();
+        inner.land(at, batch, Wait::Skip).await;
+        let took = start.elapsed();
+        lane.metrics.batch(size, took);
+        // The bound follows the time batches take, slowly; a batch that was not full says little
+        // about larger ones.
+        if size * 2 > bound {
+            let fits = inner.options.batch_time.as_secs_f64() / took.as_secs_f64().max(1e-6);
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
+            let wanted = (size as f64 * fits.min(8.0)) as usize;
+            bound = ((bound * 3 + wanted) / 4).clamp(SMALLEST_BOUND.min(most), most);
+        }
+    }
+}
+
+/// Serves a tenant of which somebody else holds a row: first in, first out, waiting for locks on a
+/// connection of its own, until its line is empty.
+async fn detour(inner: Arc<Inner>, at: usize, tenant: TenantId) {
+    let lane = inner.lane(at);
+    loop {
+        let permit = tokio::time::timeout(inner.options.lock_timeout, inner.detours.acquire()).await;
+        let batch = lane.queue.lock().take_aside(tenant, inner.options.batch);
+        if batch.is_empty() {
+            break;
+        }
+        match permit {
+            Ok(_permit) => inner.land(at, batch, Wait::Queue).await,
+            // Every detour is taken by tenants that wait for locks themselves.
+            Err(_) => inner.finish(at, batch.into_iter().map(|pending| (pending, Answer::Busy)).collect()),
+        }
+    }
+    lane.work.notify_one();
+}

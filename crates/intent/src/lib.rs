@@ -1,0 +1,46 @@
+//! Intents that land once.
+//!
+//! **Owns** intents, keys, stubs and their generations, lanes, books and lock classes.
+//!
+//! **Invariants.** A stub and the effects it stands for commit together or not at all (promise 1).
+//! One key gives one answer (promise 2). Rows are locked in the order (class, tenant, key)
+//! everywhere. `apply` is pure: it sees the books, the body, the refs and the context, nothing else.
+//!
+//! **Must not know** any kind: kinds register ([`Kinds`]).
+
+mod answer;
+mod batch;
+mod books;
+mod error;
+mod generation;
+mod hash;
+mod intent;
+mod key;
+mod kind;
+mod lane;
+mod metrics;
+mod queue;
+mod refs;
+mod reply;
+mod stub;
+mod store;
+mod table;
+
+pub use answer::{Answer, StubState};
+pub use books::Books;
+pub use error::Invalid;
+pub use generation::{Generations, Rotation};
+pub use hash::Fields;
+pub use intent::{Intent, Limits};
+pub use key::Key;
+pub use kind::{Context, Kind, Kinds, Needs, Plan};
+pub use lane::{Lanes, Options};
+pub use metrics::{LaneMetrics, Metrics};
+pub use refs::{Asks, Fact, Found, Name, Refs};
+pub use reply::{Outcome, Refusal, Reply};
+pub use store::ALL as STATEMENTS;
+pub use stub::Stub;
+pub use table::{AppendTable, Changes, LockClass, Mode, Table, Wait};
+
+/// Migrations of this crate, in order.
+pub const MIGRATIONS: &[(&str, &str)] = &[("intent/0001_stub", include_str!("../migrations/0001_stub.sql"))];

@@ -1,0 +1,225 @@
+//! What waits in a lane, and whose turn it is. Pure: no clock, no I/O.
+
+use std::collections::{HashMap, VecDeque};
+
+use counterfoil_pg::TenantId;
+use tokio::sync::oneshot;
+
+use crate::answer::Answer;
+use crate::intent::Intent;
+use crate::key::Key;
+use crate::stub::Stub;
+
+/// How many intents of one tenant are taken before the next tenant has its turn. Every intent
+/// counts one, so this deficit round robin never has a deficit to carry over.
+const QUANTUM: usize = 32;
+
+/// An intent on its way, with the caller that waits for it.
+pub(crate) struct Pending {
+    pub(crate) intent: Intent,
+    /// Which submission this is; kept in the stub.
+    pub(crate) origin: i64,
+    /// Its COMMIT was sent once and no reply came. Until a stub or a commit decides, nothing that
+    /// says "not done" may be answered.
+    pub(crate) unknown: bool,
+    pub(crate) reply: oneshot::Sender<Answer>,
+}
+
+/// Answers on their way: sent once the queue is let go of, since each of them wakes a task.
+pub(crate) type Replies = Vec<(oneshot::Sender<Answer>, Answer)>;
+
+pub(crate) fn send(replies: Replies) {
+    for (reply, answer) in replies {
+        // A caller that went away has no use for its answer.
+        let _ = reply.send(answer);
+    }
+}
+
+/// How much may wait.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds {
+    pub(crate) per_tenant: usize,
+    pub(crate) per_lane: usize,
+}
+
+#[derive(Default)]
+struct Line {
+    waiting: VecDeque<Pending>,
+    /// Out of the lane: somebody else holds a row of this tenant, and a detour serves its line.
+    aside: bool,
+    followers: usize,
+}
+
+/// The waiting intents of one lane, tenant by tenant.
+pub(crate) struct Queue {
+    bounds: Bounds,
+    lines: HashMap<TenantId, Line>,
+    /// Tenants with something waiting, in the order of their turns; those aside are not among them.
+    turns: VecDeque<TenantId>,
+    waiting: usize,
+    /// Keys on their way, each with the submissions of the same key that wait for its end.
+    flights: HashMap<TenantId, HashMap<Key, Vec<Pending>>>,
+    running: usize,
+}
+
+impl Queue {
+    pub(crate) fn new(bounds: Bounds) -> Self {
+        Self {
+            bounds,
+            lines: HashMap::new(),
+            turns: VecDeque::new(),
+            waiting: 0,
+            flights: HashMap::new(),
+            running: 0,
+        }
+    }
+
+    /// Intents waiting, those behind an equal key included.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    /// Tenants that a detour serves.
+    pub(crate) fn aside(&self) -> usize {
+        self.lines.values().filter(|line| line.aside).count()
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.waiting == 0 && self.running == 0
+    }
+
+    pub(crate) fn in_flight(&self, tenant: TenantId, key: &Key) -> bool {
+        self.flights.get(&tenant).is_some_and(|flights| flights.contains_key(key))
+    }
+
+    /// Puts an intent at the end of its tenant's line, or gives it back where there is no room.
+    pub(crate) fn push(&mut self, pending: Pending) -> Result<(), Pending> {
+        let tenant = pending.intent.tenant;
+        let line = self.lines.entry(tenant).or_default();
+        if self.waiting >= self.bounds.per_lane || line.waiting.len() + line.followers >= self.bounds.per_tenant {
+            return Err(pending);
+        }
+        self.waiting += 1;
+        let flights = self.flights.entry(tenant).or_default();
+        if let Some(followers) = flights.get_mut(&pending.intent.key) {
+            followers.push(pending);
+            line.followers += 1;
+            return Ok(());
+        }
+        flights.insert(pending.intent.key.clone(), Vec::new());
+        if line.waiting.is_empty() && !line.aside {
+            self.turns.push_back(tenant);
+        }
+        line.waiting.push_back(pending);
+        Ok(())
+    }
+
+    /// Takes up to `most` intents, tenants taking turns.
+    pub(crate) fn take(&mut self, most: usize) -> Vec<Pending> {
+        let mut out = Vec::with_capacity(most.min(self.waiting));
+        while out.len() < most {
+            let Some(tenant) = self.turns.pop_front() else { break };
+            let line = self.lines.get_mut(&tenant).expect("a tenant with a turn has a line");
+            let count = QUANTUM.min(most - out.len()).min(line.waiting.len());
+            out.extend(line.waiting.drain(..count));
+            if !line.waiting.is_empty() {
+                self.turns.push_back(tenant);
+            }
+        }
+        self.waiting -= out.len();
+        self.running += out.len();
+        out
+    }
+
+    /// Puts a tenant aside, its intents of the running batch first in line again. Returns whether
+    /// a detour has to be started for it.
+    pub(crate) fn put_aside(&mut self, tenant: TenantId, batch: Vec<Pending>) -> bool {
+        let line = self.lines.entry(tenant).or_default();
+        self.waiting += batch.len();
+        self.running -= batch.len();
+        for pending in batch.into_iter().rev() {
+            line.waiting.push_front(pending);
+        }
+        self.turns.retain(|turn| *turn != tenant);
+        !std::mem::replace(&mut line.aside, true)
+    }
+
+    /// Takes from the line of a tenant that is aside. An empty line puts the tenant back into the lane.
+    pub(crate) fn take_aside(&mut self, tenant: TenantId, most: usize) -> Vec<Pending> {
+        let Some(line) = self.lines.get_mut(&tenant).filter(|line| line.aside) else { return Vec::new() };
+        if line.waiting.is_empty() {
+            line.aside = false;
+            self.forget_line(tenant);
+            return Vec::new();
+        }
+        let count = most.min(line.waiting.len());
+        let out: Vec<_> = line.waiting.drain(..count).collect();
+        self.waiting -= out.len();
+        self.running += out.len();
+        out
+    }
+
+    /// Ends an intent: adds to `replies` what its caller is told, and those that waited behind it
+    /// with the same key. Where it ended without a stub, the first of them takes its place. Returns
+    /// whether that gave the lane something to do.
+    pub(crate) fn finish(&mut self, pending: Pending, answer: Answer, replies: &mut Replies) -> bool {
+        let answer = if pending.unknown { answer.after_unknown() } else { answer };
+        let (tenant, key) = (pending.intent.tenant, pending.intent.key);
+        self.running -= 1;
+        let flights = self.flights.get_mut(&tenant).expect("an intent that ends was in flight");
+        let followers = flights.remove(&key).expect("an intent that ends was in flight");
+        let mut woken = false;
+        if !followers.is_empty() {
+            let line = self.lines.entry(tenant).or_default();
+            line.followers -= followers.len();
+            match &answer {
+                Answer::First(stub) | Answer::Replayed(stub) => {
+                    self.waiting -= followers.len();
+                    for follower in followers {
+                        let answer = replay(&follower, stub);
+                        replies.push((follower.reply, answer));
+                    }
+                }
+                _ => woken = self.promote(tenant, key, followers),
+            }
+        }
+        if self.flights.get(&tenant).is_some_and(HashMap::is_empty) {
+            self.flights.remove(&tenant);
+        }
+        self.forget_line(tenant);
+        replies.push((pending.reply, answer));
+        woken
+    }
+
+    /// The first follower takes the place of an intent that ended without a stub.
+    fn promote(&mut self, tenant: TenantId, key: Key, mut followers: Vec<Pending>) -> bool {
+        let first = followers.remove(0);
+        let line = self.lines.entry(tenant).or_default();
+        line.followers += followers.len();
+        self.flights.entry(tenant).or_default().insert(key, followers);
+        if line.waiting.is_empty() && !line.aside {
+            self.turns.push_back(tenant);
+        }
+        line.waiting.push_front(first);
+        true
+    }
+
+    fn forget_line(&mut self, tenant: TenantId) {
+        if self.lines.get(&tenant).is_some_and(|line| line.waiting.is_empty() && line.followers == 0 && !line.aside) {
+            self.lines.remove(&tenant);
+        }
+    }
+}
+
+/// What a stub that is there already tells a submission of the same key.
+pub(crate) fn replay(pending: &Pending, stub: &Stub) -> Answer {
+    match pending.intent.hashes.differs_from(&stub.hashes) {
+        Some(field) => Answer::Mismatch { field: field.to_owned() },
+        None if stub.origin == pending.origin => Answer::First(stub.clone()),
+        None => Answer::Replayed(stub.clone()),
+    }
+}
+
+#[cfg(test)]
+#[path = "queue_tests.rs"]
+mod tests;

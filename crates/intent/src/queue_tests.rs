@@ -1,0 +1,222 @@
+use super::*;
+use crate::error::Invalid;
+use crate::hash::Fields;
+use crate::kind::{Context, Kind, Kinds, Needs};
+use crate::refs::Refs;
+use crate::reply::{Outcome, Reply};
+use jiff::Timestamp;
+use proptest::prelude::*;
+use serde_json::value::RawValue;
+
+struct Nothing;
+
+impl Kind for Nothing {
+    const NAME: &'static str = "example.nothing";
+    type Body = String;
+    fn parse(raw: &RawValue) -> Result<String, Invalid> {
+        Kinds::read(raw)
+    }
+    fn fields(body: &String, fields: &mut Fields) {
+        fields.field("text", body.as_bytes());
+    }
+    fn needs(_: &String, _: &Refs, _: &mut Needs<'_>) {}
+    fn apply(_: &mut crate::Books, _: &String, _: &Refs, _: &mut Context) -> Outcome {
+        Outcome::Accepted(Reply::new())
+    }
+}
+
+fn pending(tenant: i64, key: &str, body: &str) -> (Pending, oneshot::Receiver<Answer>) {
+    let mut kinds = Kinds::new();
+    kinds.kind::<Nothing>();
+    let intent = kinds.internal::<Nothing>(TenantId(tenant), Key::Text(key.into()), body.to_owned());
+    let (reply, answer) = oneshot::channel();
+    (Pending { intent, origin: 0, unknown: false, reply }, answer)
+}
+
+fn queue(per_tenant: usize, per_lane: usize) -> Queue {
+    Queue::new(Bounds { per_tenant, per_lane })
+}
+
+fn push(queue: &mut Queue, tenant: i64, key: &str) -> oneshot::Receiver<Answer> {
+    let (pending, answer) = pending(tenant, key, "");
+    assert!(queue.push(pending).is_ok());
+    answer
+}
+
+fn end(queue: &mut Queue, pending: Pending, answer: Answer) -> bool {
+    let mut replies = Vec::new();
+    let woken = queue.finish(pending, answer, &mut replies);
+    send(replies);
+    woken
+}
+
+fn keys(batch: &[Pending]) -> Vec<(i64, String)> {
+    batch.iter().map(|pending| (pending.intent.tenant.0, pending.intent.key.to_string())).collect()
+}
+
+fn stub_of(pending: &Pending) -> Stub {
+    Stub {
+        tenant: pending.intent.tenant,
+        key: pending.intent.key.clone(),
+        kind: "example.nothing".into(),
+        accepted: true,
+        result: "{}".into(),
+        recorded_at: Timestamp::UNIX_EPOCH,
+        origin: 1,
+        hashes: pending.intent.hashes.bytes.clone(),
+    }
+}
+
+#[test]
+fn a_small_tenant_is_in_the_first_batch_however_long_the_line_of_a_giant() {
+    let mut queue = queue(5_000, 50_000);
+    let mut waiting = Vec::new();
+    for i in 0..5_000 {
+        waiting.push(push(&mut queue, 1, &format!("g{i}")));
+    }
+    for tenant in 2..100 {
+        waiting.push(push(&mut queue, tenant, "s"));
+    }
+    let batch = queue.take(2_000);
+    assert_eq!(batch.iter().filter(|pending| pending.intent.tenant.0 != 1).count(), 98);
+    assert_eq!(batch.len(), 2_000, "what the small ones leave is the giant's");
+}
+
+#[test]
+fn a_tenant_beyond_its_bound_is_turned_away_and_others_are_not() {
+    let mut queue = queue(2, 4);
+    let _waiting = [push(&mut queue, 1, "a"), push(&mut queue, 1, "b")];
+    assert!(queue.push(pending(1, "c", "").0).is_err());
+    let _others = [push(&mut queue, 2, "a"), push(&mut queue, 3, "a")];
+    assert!(queue.push(pending(4, "a", "").0).is_err(), "the lane is full");
+}
+
+#[test]
+fn the_second_of_one_key_is_answered_by_the_stub_of_the_first() {
+    let mut queue = queue(10, 10);
+    let _first = push(&mut queue, 1, "k");
+    let (same, mut same_answer) = pending(1, "k", "");
+    let (other, mut other_answer) = pending(1, "k", "another body");
+    assert!(queue.push(same).is_ok() && queue.push(other).is_ok());
+    let mut batch = queue.take(10);
+    assert_eq!(batch.len(), 1, "a key is in a batch once");
+    let first = batch.pop().unwrap();
+    let stub = stub_of(&first);
+    end(&mut queue, first, Answer::First(stub));
+    assert!(matches!(same_answer.try_recv(), Ok(Answer::Replayed(_))));
+    assert!(matches!(other_answer.try_recv(), Ok(Answer::Mismatch { field }) if field == "text"));
+    assert!(queue.is_idle());
+    assert!(!queue.in_flight(TenantId(1), &Key::Text("k".into())));
+}
+
+#[test]
+fn the_second_of_one_key_takes_the_place_of_a_first_that_ends_without_a_stub() {
+    let mut queue = queue(10, 10);
+    let mut first_answer = push(&mut queue, 1, "k");
+    let (second, mut second_answer) = pending(1, "k", "");
+    assert!(queue.push(second).is_ok());
+    let _behind = push(&mut queue, 1, "l");
+    let first = queue.take(1).pop().unwrap();
+    assert!(end(&mut queue, first, Answer::Busy));
+    assert!(matches!(first_answer.try_recv(), Ok(Answer::Busy)));
+    assert!(second_answer.try_recv().is_err());
+    assert_eq!(keys(&queue.take(10)), [(1, "k".to_owned()), (1, "l".to_owned())]);
+}
+
+#[test]
+fn a_tenant_aside_keeps_its_order_and_comes_back_when_its_line_is_empty() {
+    let mut queue = queue(10, 10);
+    let mut waiting: Vec<_> = ["a", "b", "c"].iter().map(|key| push(&mut queue, 1, key)).collect();
+    waiting.push(push(&mut queue, 2, "x"));
+    let mut batch = queue.take(2);
+    let held: Vec<_> = batch.drain(..).collect();
+    assert!(queue.put_aside(TenantId(1), held));
+    waiting.push(push(&mut queue, 1, "d"));
+    assert_eq!(keys(&queue.take(10)), [(2, "x".to_owned())], "the lane leaves the tenant alone");
+    let line = queue.take_aside(TenantId(1), 10);
+    assert_eq!(keys(&line).iter().map(|(_, key)| key.as_str()).collect::<Vec<_>>(), ["a", "b", "c", "d"]);
+    for pending in line {
+        end(&mut queue, pending, Answer::Busy);
+    }
+    assert!(queue.take_aside(TenantId(1), 10).is_empty());
+    waiting.push(push(&mut queue, 1, "e"));
+    assert_eq!(keys(&queue.take(10)), [(1, "e".to_owned())], "back in the lane");
+}
+
+#[test]
+fn an_unknown_intent_is_never_told_that_nothing_was_done() {
+    let mut queue = queue(10, 10);
+    let mut answer = push(&mut queue, 1, "k");
+    let mut pending = queue.take(1).pop().unwrap();
+    pending.unknown = true;
+    end(&mut queue, pending, Answer::Busy);
+    assert!(matches!(answer.try_recv(), Ok(Answer::Unknown)));
+}
+
+proptest! {
+    /// Whatever is pushed, taken, put aside and finished: every caller is answered once, and within
+    /// a tenant intents are taken in the order they came.
+    #[test]
+    fn everything_pushed_is_answered_once_and_in_order(steps in prop::collection::vec((0_i64..4, 0_u8..5), 1..300)) {
+        let mut queue = queue(50, 100);
+        let mut answers = Vec::new();
+        let mut seen: HashMap<i64, Vec<usize>> = HashMap::new();
+        let mut next = 0;
+        for (tenant, step) in steps {
+            match step {
+                0..=2 => {
+                    let (pending, answer) = pending(tenant, &format!("{next}"), "");
+                    next += 1;
+                    if queue.push(pending).is_ok() {
+                        answers.push(answer);
+                    }
+                }
+                3 => {
+                    let batch = queue.take(7);
+                    for pending in batch {
+                        seen.entry(pending.intent.tenant.0).or_default().push(pending.intent.key.to_string().parse().unwrap());
+                        end(&mut queue, pending, Answer::Busy);
+                    }
+                }
+                _ => {
+                    let mut lines: HashMap<i64, Vec<Pending>> = HashMap::new();
+                    for pending in queue.take(5) {
+                        lines.entry(pending.intent.tenant.0).or_default().push(pending);
+                    }
+                    for (tenant, line) in lines {
+                        queue.put_aside(TenantId(tenant), line);
+                    }
+                }
+            }
+        }
+        for tenant in 0..4 {
+            loop {
+                let line = queue.take_aside(TenantId(tenant), 3);
+                if line.is_empty() {
+                    break;
+                }
+                for pending in line {
+                    seen.entry(tenant).or_default().push(pending.intent.key.to_string().parse().unwrap());
+                    end(&mut queue, pending, Answer::Busy);
+                }
+            }
+        }
+        loop {
+            let batch = queue.take(3);
+            if batch.is_empty() {
+                break;
+            }
+            for pending in batch {
+                seen.entry(pending.intent.tenant.0).or_default().push(pending.intent.key.to_string().parse().unwrap());
+                end(&mut queue, pending, Answer::Busy);
+            }
+        }
+        prop_assert!(queue.is_idle());
+        for keys in seen.values() {
+            prop_assert!(keys.is_sorted(), "{keys:?}");
+        }
+        for mut answer in answers {
+            prop_assert!(answer.try_recv().is_ok());
+        }
+    }
+}

@@ -1,0 +1,9 @@
+SELECT h.id, a.code, a.asset, b.scale, h.amount, h.captured, h.state,
+       coalesce(h.expires_at <= greatest(now(), b.changed_at), false) AS past,
+       h.expires_at, h.note, h.recorded_at, h.changed_at
+  FROM counterfoil.ledger_hold AS h
+  JOIN counterfoil.ledger_account AS a
+    ON a.tenant_id = h.tenant_id AND a.id = h.account_id
+  JOIN counterfoil.ledger_balance AS b
+    ON b.tenant_id = h.tenant_id AND b.account_id = h.account_id
+ WHERE h.tenant_id = $1 AND h.id = $2

@@ -1,0 +1,3 @@
+SELECT name, checksum, applied_at
+FROM counterfoil.migration
+ORDER BY name

@@ -1,0 +1,5 @@
+//! Stories of init and of migrations.
+
+mod init;
+mod managed;
+mod migrations;

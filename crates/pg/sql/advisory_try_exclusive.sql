@@ -1,0 +1,1 @@
+SELECT pg_catalog.pg_try_advisory_xact_lock($1, $2)

@@ -1,0 +1,1 @@
+SELECT verdict FROM counterfoil.outcome WHERE token = $1

@@ -1,0 +1,117 @@
+//! Tenants, for operators.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use counterfoil_pg::TenantId;
+use counterfoil_tenant::{Invalid, NewTenant, Rounding, Tenant};
+use http::StatusCode;
+use http::request::Parts;
+use hyper::body::Body;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use std::time::Instant;
+
+use crate::app::{Answered, App, expects, fault, json};
+use crate::body;
+use crate::engine::Engine;
+use crate::head::{self, Format, Head};
+use crate::items;
+use crate::json::{self, Object};
+use crate::param::{Query, bad_cursor, seal_cursor};
+use crate::problem::{Problem, Refused};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wanted<'a> {
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+    #[serde(borrow)]
+    zone: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    collation: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    rounding: Option<Cow<'a, str>>,
+}
+
+impl Wanted<'_> {
+    fn checked(self) -> Result<NewTenant, Invalid> {
+        let mut new = NewTenant::new(&self.name)?;
+        if let Some(zone) = &self.zone {
+            new = new.zone(zone)?;
+        }
+        if let Some(collation) = &self.collation {
+            new = new.collation(collation)?;
+        }
+        if let Some(rounding) = &self.rounding {
+            new = new.rounding(rounding.parse::<Rounding>()?);
+        }
+        Ok(new)
+    }
+}
+
+impl<E: Engine> App<E> {
+    pub(crate) async fn tenants(&self, query: &Query<'_>) -> Answered {
+        let limit = query.limit(self.limits.page)?;
+        let after = match query.cursor()? {
+            None => None,
+            Some(position) => Some(TenantId(position.parse().map_err(|_| bad_cursor())?)),
+        };
+        // One more than is shown tells whether there is a next page.
+        let more = u16::try_from(limit + 1).unwrap_or(u16::MAX);
+        let mut rows = self.engine.tenants(after, more).await.map_err(|error| fault("list tenants", &error))?;
+        let more = rows.len() > limit as usize;
+        rows.truncate(limit as usize);
+        Ok(json(json::object(|out| {
+            out.list("tenants", &rows, tenant);
+            let next = rows.last().filter(|_| more).map(|last| seal_cursor(&last.id.to_string()));
+            out.maybe_text("next_cursor", next.as_deref());
+        })))
+    }
+
+    /// Not an intent: it belongs to no tenant yet, so there is nowhere to keep a stub.
+    pub(crate) async fn tenant_create<B>(&self, parts: &Parts, body: B) -> Answered
+    where
+        B: Body<Data = Bytes> + Send + Unpin + 'static,
+    {
+        if let Err(problem) = plain_json(parts) {
+            body::leave(body, &self.limits, expects(parts));
+            return Err(problem);
+        }
+        let whole = body::read(body, &self.limits, &self.budget, expects(parts)).await?;
+        let raw: &RawValue = items::value(items::utf8(&whole.bytes)?)?;
+        let wanted: Wanted<'_> = counterfoil_intent::Kinds::read(raw).map_err(Problem::invalid)?;
+        let new = wanted.checked().map_err(invalid)?;
+        let made = self.engine.tenant_create(new).await.map_err(|error| fault("make a tenant", &error))?;
+        let made = made.map_err(invalid)?;
+        let mut response = json(json::object(|out| tenant(out, &made)));
+        *response.status_mut() = StatusCode::CREATED;
+        Ok(response)
+    }
+}
+
+fn plain_json(parts: &Parts) -> Result<(), Refused> {
+    let head = Head::read(&parts.headers, Instant::now())?;
+    if head.format != Some(Format::Json) {
+        return Err(head::media_type());
+    }
+    if head.key.is_some() {
+        // To take it and not keep it would promise what is not so.
+        let detail = "making a tenant is no intent and takes no key: sent twice, it makes two";
+        return Err(Problem::bad_request("key_not_taken", "Idempotency-Key", detail));
+    }
+    Ok(())
+}
+
+fn invalid(invalid: Invalid) -> Refused {
+    Problem::bad_request("tenant_invalid", invalid.field, invalid.message)
+}
+
+fn tenant(out: &mut Object<'_>, tenant: &Tenant) {
+    out.number("id", tenant.id.0);
+    out.text("name", &tenant.name);
+    out.text("zone", &tenant.zone);
+    out.text("collation", &tenant.collation);
+    out.text("rounding", tenant.rounding.as_str());
+    out.time("created_at", tenant.created_at);
+}

@@ -1,0 +1,121 @@
+//! Who may ask what.
+
+use counterfoil_server::{Door, ROUTES};
+use http::Method;
+
+use crate::engine::{Client, OPERATOR_KEY};
+
+/// A path of a route, of a tenant.
+fn path_of(pattern: &str, tenant: &str) -> String {
+    let segments = pattern.split('/').map(|segment| match segment {
+        "{tenant}" => tenant,
+        "{hold}" | "{transfer}" => "01890a5d-ac96-774b-bcce-b302099a8057",
+        segment if segment.starts_with('{') => "x",
+        segment => segment,
+    });
+    segments.collect::<Vec<_>>().join("/")
+}
+
+#[tokio::test]
+async fn nothing_but_health_and_readiness_is_public() {
+    let client = Client::new();
+    for spec in ROUTES {
+        let path = path_of(spec.path, "7");
+        let got = client.ask(spec.method.clone(), &path).without("authorization").empty().await;
+        if ["/healthz", "/readyz"].contains(&spec.path) {
+            assert_eq!(got.status, 200, "{path}");
+            continue;
+        }
+        assert_eq!((got.status.as_u16(), got.code().as_str()), (401, "unauthorized"), "{} {path}", spec.method);
+        let challenge = got.header("www-authenticate").to_owned();
+        assert!(challenge.starts_with("Bearer ") || challenge.starts_with("Basic "), "{challenge}");
+    }
+    assert!(client.taken().is_empty());
+}
+
+#[tokio::test]
+async fn a_key_that_is_not_known_is_401_and_told_so() {
+    let client = Client::new();
+    for value in ["Bearer nobody", "Bearer ", "Basic b2Y6b2Ytc2V2ZW4=", "of-seven", "Digest x"] {
+        let got = client.get("/v1/tenants/7/accounts").instead("authorization", value).empty().await;
+        assert_eq!(got.code(), "unauthorized", "{value}");
+    }
+    let got = client.get("/v1/tenants/7/accounts").instead("authorization", "Bearer nobody").empty().await;
+    assert!(got.header("www-authenticate").contains("invalid_token"));
+}
+
+#[tokio::test]
+async fn a_key_of_one_tenant_gets_404_for_another_s_things() {
+    let client = Client::new();
+    for spec in ROUTES.iter().filter(|spec| spec.action.door() == Door::Tenant) {
+        // Whether the other is there makes no difference.
+        for tenant in ["8", "9"] {
+            let path = path_of(spec.path, tenant);
+            let got = client.ask(spec.method.clone(), &path).empty().await;
+            assert_eq!((got.status.as_u16(), got.code().as_str()), (404, "not_found"), "{path}");
+            insta::allow_duplicates! {
+                insta::assert_snapshot!(got.text, @r#"{"status":404,"type":"/codes#not_found","title":"Not found","code":"not_found","detail":"there is no such tenant"}"#);
+            }
+        }
+    }
+    assert!(client.taken().is_empty());
+}
+
+#[tokio::test]
+async fn routes_of_operators_are_403_for_a_tenant() {
+    let client = Client::new();
+    for spec in ROUTES.iter().filter(|spec| spec.action.door() == Door::Operator) {
+        let got = client.ask(spec.method.clone(), spec.path).empty().await;
+        assert_eq!((got.status.as_u16(), got.code().as_str()), (403, "operators_only"), "{}", spec.path);
+    }
+}
+
+#[tokio::test]
+async fn an_operator_acts_for_every_tenant_there_is() {
+    let client = Client::new();
+    let bearer = format!("Bearer {OPERATOR_KEY}");
+    let ask = |path| client.post(path).instead("authorization", &bearer);
+    let got = ask("/v1/tenants/8/assets").send(r#"{"key":"k"}"#).await;
+    assert_eq!(got.code(), "busy");
+    assert_eq!(client.taken(), ["k"]);
+    let got = ask("/v1/tenants/9/assets").send(r#"{"key":"k"}"#).await;
+    assert_eq!((got.status.as_u16(), got.code().as_str()), (404, "not_found"));
+    assert_eq!(client.taken(), ["k"]);
+}
+
+#[tokio::test]
+async fn a_browser_opens_the_pages_with_the_key_as_its_password() {
+    let client = Client::new();
+    // any:of-the-operator
+    let basic = "Basic YW55Om9mLXRoZS1vcGVyYXRvcg==";
+    for page in ["/", "/codes", "/openapi.json", "/metrics"] {
+        let got = client.get(page).instead("authorization", basic).empty().await;
+        assert_eq!(got.status, 200, "{page}");
+        let got = client.get(page).without("authorization").empty().await;
+        assert!(got.header("www-authenticate").starts_with("Basic "), "{page}");
+    }
+    let got = client.get("/v1/tenants").instead("authorization", basic).empty().await;
+    assert_eq!(got.status, 401);
+}
+
+#[tokio::test]
+async fn a_database_that_cannot_be_asked_who_is_asking_is_503() {
+    let client = Client::new();
+    let got = client.get("/v1/tenants/7/accounts").instead("authorization", "Bearer database-away").empty().await;
+    assert_eq!((got.status.as_u16(), got.code().as_str()), (503, "unavailable"));
+    assert_eq!(got.header("retry-after"), "1");
+}
+
+#[tokio::test]
+async fn unknown_routes_are_404_and_wrong_methods_405_with_allow() {
+    let client = Client::new();
+    for path in ["/v1", "/v1/tenants/x/accounts", "/v1/tenants/7/nothing", "/r/abc", "/healthz/"] {
+        let got = client.get(path).empty().await;
+        assert_eq!((got.status.as_u16(), got.code().as_str()), (404, "route_unknown"), "{path}");
+    }
+    let got = client.ask(Method::DELETE, "/v1/tenants/7/accounts").empty().await;
+    assert_eq!((got.status.as_u16(), got.code().as_str()), (405, "method_not_allowed"));
+    assert_eq!(got.header("allow"), "POST, GET, HEAD");
+    let got = client.ask(Method::OPTIONS, "/v1/tenants/7/intents").empty().await;
+    assert_eq!(got.header("allow"), "POST");
+}

@@ -1,0 +1,10 @@
+//! The server without a database: behind it stands an engine that keeps what it is given and
+//! answers `busy`. What intents do is told by the tests of the binary.
+
+mod doors;
+mod engine;
+mod hygiene;
+mod openapi;
+mod reads;
+mod wire;
+mod writes;

@@ -1,0 +1,5 @@
+//! Stories of tenants and keys.
+
+mod keys;
+mod tenants;
+mod walls;
