@@ -17,6 +17,7 @@ use crate::intent::Intent;
 use crate::key::Key;
 use crate::kind::{Context, Needs};
 use crate::lane::Inner;
+use crate::pipeline;
 use crate::queue::{Pending, replay};
 use crate::refs::{Asks, Known, Name, Refs};
 use crate::reply::Outcome;
@@ -278,17 +279,17 @@ impl<'a> Attempt<'a> {
             // Awaited by itself, since what it guards must be read by later statements.
             tx.lock_shared(AdvisoryLock::StubGenerations).await?;
         }
-        let dated = futures_util::future::try_join_all(
+        let dated = futures_util::future::join_all(
             dated.iter().map(|(generation, keys)| store::find(&self.scope, tx, keys, *generation)),
         );
         let others = async {
             if others.is_empty() { Ok(Vec::new()) } else { store::find_any(&self.scope, tx, &others).await }
         };
-        let ((now, open), dated, others) =
-            futures_util::try_join!(store::open_generation(&self.scope, tx), dated, others)?;
+        let (open, dated, others) = futures_util::join!(store::open_generation(&self.scope, tx), dated, others);
+        let ((now, open), found) = pipeline::both(open, pipeline::all(dated.into_iter().chain([others])))?;
         self.open = open;
         let stubs: HashMap<(TenantId, Key), Stub> =
-            dated.into_iter().flatten().chain(others).map(|stub| ((stub.tenant, stub.key.clone()), stub)).collect();
+            found.into_iter().flatten().map(|stub| ((stub.tenant, stub.key.clone()), stub)).collect();
         for (i, pending) in self.batch.iter().enumerate() {
             let intent = &pending.intent;
             let stub = if stubs.is_empty() { None } else { stubs.get(&(intent.tenant, intent.key.clone())) };
@@ -417,11 +418,11 @@ impl<'a> Attempt<'a> {
                 })
                 .collect();
             rows.sort_unstable_by(|(a, _), (b, _)| (a.tenant, &a.key).cmp(&(b.tenant, &b.key)));
-            let written = futures_util::try_join!(
+            let (books, stubs) = futures_util::join!(
                 ready.books.save(&self.scope, &tx),
                 store::insert(&self.scope, &tx, &rows, ready.now)
             );
-            if let Err(error) = written {
+            if let Err(error) = pipeline::both(books, stubs) {
                 tx.rollback().await;
                 return Err(error.into());
             }

@@ -9,6 +9,7 @@ use futures_util::future::BoxFuture;
 use jiff::Timestamp;
 use std::sync::Arc;
 
+use crate::pipeline;
 use crate::table::{AppendTable, Changes, LockClass, Mode, Table, Wait};
 
 /// The books of one batch, on a journalled overlay: [`Books::undo`] takes back what one intent
@@ -171,7 +172,7 @@ impl Books {
             }
         }
         let mut held = Vec::new();
-        for found in futures_util::future::try_join_all(loads).await? {
+        for found in pipeline::all(futures_util::future::join_all(loads).await)? {
             held.extend(found);
         }
         held.sort_unstable();
@@ -183,7 +184,7 @@ impl Books {
     pub(crate) async fn save(&self, scope: &Scope, tx: &Tx) -> Result<(), Error> {
         let sheets = self.sheets.iter().filter(|sheet| !sheet.is_empty()).map(|sheet| sheet.save(scope, tx));
         let journals = self.journals.iter().filter(|journal| !journal.is_empty()).map(|journal| journal.save(scope, tx));
-        futures_util::future::try_join_all(sheets.chain(journals)).await?;
+        pipeline::all(futures_util::future::join_all(sheets.chain(journals)).await)?;
         Ok(())
     }
 

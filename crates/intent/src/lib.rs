@@ -19,6 +19,7 @@ mod key;
 mod kind;
 mod lane;
 mod metrics;
+mod pipeline;
 mod queue;
 mod refs;
 mod reply;

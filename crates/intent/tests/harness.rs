@@ -23,6 +23,8 @@ impl Harness {
     }
 
     pub async fn with_retention(server: Server, retention: Duration) -> Self {
+        // What the lanes log is shown with the output of a test that fails.
+        let _ = tracing_subscriber::fmt().with_test_writer().with_target(false).try_init();
         let test = database(server).await;
         let owner = test.database();
         assert!(Generations::set_retention(&owner, retention).await.unwrap());

@@ -72,6 +72,6 @@ pub mod statements {
 /// The migrations of this crate, in order: name and text. The schema `counterfoil` and the five
 /// roles exist before the first; each runs as `counterfoil_owner`.
 pub static MIGRATIONS: &[(&str, &str)] = &[(
-    "0001_outcome",
+    "pg/0001_outcome",
     include_str!("../migrations/0001_outcome.sql"),
 )];

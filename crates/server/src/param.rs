@@ -15,6 +15,9 @@ use crate::problem::{Problem, Refused};
 /// Everything but the characters that RFC 3986 never gives a meaning.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
+/// The first moment of the year 1: RFC 3339 says none before it, and PostgreSQL's times end not far off.
+const FIRST: Timestamp = Timestamp::constant(-62_135_596_800, 0);
+
 /// A segment of a path as we write it into links.
 pub(crate) fn encode(segment: &str) -> String {
     utf8_percent_encode(segment, SEGMENT).to_string()
@@ -22,9 +25,14 @@ pub(crate) fn encode(segment: &str) -> String {
 
 /// A segment of a path as its sender meant it.
 pub(crate) fn decode<'a>(segment: &'a str, name: &'static str) -> Result<Cow<'a, str>, Refused> {
-    percent_decode_str(segment).decode_utf8().map_err(|_| {
-        Problem::bad_request("path_encoding", name, "the path is percent-encoded UTF-8; what it decodes to is not UTF-8")
-    })
+    let text = percent_decode_str(segment).decode_utf8().map_err(|_| {
+        Problem::bad_request("url_encoding", name, "the address is percent-encoded UTF-8; what it decodes to is none")
+    })?;
+    if text.contains('\0') {
+        // PostgreSQL keeps none in text, so nothing can be called that.
+        return Err(Problem::bad_request("text_nul", name, "a text has no NUL in it"));
+    }
+    Ok(text)
 }
 
 /// An id in a path. What cannot be an id names nothing, so it is 404 and not 400.
@@ -63,13 +71,15 @@ impl<'a> Query<'a> {
 
     pub(crate) fn time(&self, name: &'static str) -> Result<Option<Timestamp>, Refused> {
         let Some(text) = self.get(name) else { return Ok(None) };
-        text.parse().map(Some).map_err(|_| {
-            Problem::bad_request(
+        let cut = text.parse::<Timestamp>().ok().and_then(|time| Timestamp::from_microsecond(time.as_microsecond()).ok());
+        match cut.filter(|time| *time >= FIRST) {
+            Some(time) => Ok(Some(time)),
+            None => Err(Problem::bad_request(
                 "query_time",
                 name,
-                "a time is written as in RFC 3339 with its offset: 2026-03-01T12:00:00Z",
-            )
-        })
+                "a time is written as in RFC 3339 with its offset, from the year 1 on: 2026-03-01T12:00:00Z",
+            )),
+        }
     }
 
     /// Rows of a page.
@@ -196,7 +206,7 @@ mod tests {
         let known = &["limit", "cursor"];
         assert_eq!(Query::read(Some("page=2"), known).unwrap_err().field, "page");
         assert_eq!(Query::read(Some("limit=2&limit=2"), known).unwrap_err().code, "query_repeated");
-        assert_eq!(Query::read(Some("limit=%ff"), known).unwrap_err().code, "path_encoding");
+        assert_eq!(Query::read(Some("limit=%ff"), known).unwrap_err().code, "url_encoding");
         assert_eq!(Query::read(Some("x"), &[]).unwrap_err().detail, "this route has no query parameters");
         assert!(Query::read(Some(""), &[]).is_ok());
         assert!(Query::read(None, &[]).is_ok());
@@ -217,8 +227,11 @@ mod tests {
     fn a_plus_in_a_time_is_its_offset() {
         let query = Query::read(Some("as_of=2026-03-01T12:00:00+02:00"), &["as_of"]).unwrap();
         assert_eq!(query.time("as_of").unwrap(), Some("2026-03-01T10:00:00Z".parse().unwrap()));
-        let query = Query::read(Some("as_of=2026-03-01"), &["as_of"]).unwrap();
-        assert_eq!(query.time("as_of").unwrap_err().code, "query_time");
+        for bad in ["2026-03-01", "", "now", "-009999-01-02T00:00:00Z", "0000-12-31T00:00:00Z", "2026-03-01T12:00:00"] {
+            let query = format!("as_of={bad}");
+            let query = Query::read(Some(&query), &["as_of"]).unwrap();
+            assert_eq!(query.time("as_of").unwrap_err().code, "query_time", "{bad}");
+        }
     }
 
     #[test]
@@ -237,6 +250,7 @@ mod tests {
     fn segments_decode_what_they_encode() {
         let code = "cash/till #1 ü%";
         assert_eq!(decode(&encode(code), "account").unwrap(), code);
-        assert_eq!(decode("%ff", "account").unwrap_err().code, "path_encoding");
+        assert_eq!(decode("%ff", "account").unwrap_err().code, "url_encoding");
+        assert_eq!(decode("a%00b", "account").unwrap_err().code, "text_nul");
     }
 }

@@ -191,11 +191,12 @@ async fn unknown_query_parameters_are_400_on_every_route() {
 }
 
 #[tokio::test]
-async fn a_path_that_is_no_utf_8_is_400() {
+async fn an_address_that_is_no_utf_8_or_has_a_nul_is_400() {
     let client = Client::new();
     let got = client.post("/v1/tenants/7/accounts/%ff/close").header("idempotency-key", "k").send("{}").await;
-    refused(&client, &got, 400, "path_encoding");
-    refused(&client, &client.get("/v1/tenants/7/stubs/%ff").empty().await, 400, "path_encoding");
+    refused(&client, &got, 400, "url_encoding");
+    refused(&client, &client.get("/v1/tenants/7/stubs/%ff").empty().await, 400, "url_encoding");
+    refused(&client, &client.get("/v1/tenants/7/accounts?prefix=a%00").empty().await, 400, "text_nul");
     refused(&client, &client.get("/v1/tenants/7/stubs/a%20b").empty().await, 400, "key_characters");
 }
 

@@ -6,5 +6,6 @@ mod engine;
 mod hygiene;
 mod openapi;
 mod reads;
+mod schema;
 mod wire;
 mod writes;
