@@ -1,10 +1,16 @@
 //! The background loops of a server, and what it serves.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use counterfoil_intent::Lanes;
-use counterfoil_pg::Database;
+use counterfoil_pg::{Database, Role, Scope};
+use counterfoil_server::{App, Limits, Live};
+use counterfoil_tenant::Authenticator;
 use counterfoil_worker::{Driver, Progress, Step, StepError};
+
+use crate::command::MIGRATIONS;
+use crate::settings::Settings;
 
 /// Looks whether a generation of stubs is due to be opened or dropped.
 struct RotateStubs {
@@ -49,6 +55,30 @@ impl Step for MaintainOutcomes {
         self.database.maintain_outcomes().await?;
         Ok(Progress::Idle)
     }
+}
+
+/// What the server serves.
+pub(crate) fn app(settings: &Settings, database: &Database, lanes: &Lanes, drivers: &[Driver]) -> Arc<App<Live>> {
+    let default = Limits::default();
+    let limits = Limits {
+        request: settings.limits.request_bytes.unwrap_or(default.request),
+        items: settings.limits.items.unwrap_or(default.items),
+        intent: counterfoil_intent::Limits {
+            body: settings.limits.body_bytes.unwrap_or(default.intent.body),
+            ..default.intent
+        },
+        drain: lanes.options().drain,
+        ..default
+    };
+    let workers: Vec<_> = drivers.iter().map(|driver| driver.metrics()).collect();
+    let live = Live {
+        database: database.clone(),
+        lanes: lanes.clone(),
+        auth: Authenticator::new(database.clone()),
+        migrations: MIGRATIONS.to_vec(),
+        metrics: vec![Box::new(move |out| counterfoil_worker::render(workers.iter().map(|one| one.snapshot()), out))],
+    };
+    Arc::new(App::new(live, limits))
 }
 
 /// Starts every loop of a server.

@@ -64,3 +64,10 @@ codes! {
     FLOOR_CROSSED = "floor_crossed";
     CEILING_CROSSED = "ceiling_crossed";
 }
+
+// What a row of an import can be wrong in, besides all of that. Only in error files.
+pub const ROW_INVALID: &str = "row_invalid";
+pub const ROWS_DIFFER: &str = "rows_differ";
+pub const DATE_INVALID: &str = "date_invalid";
+/// See [`ROW_INVALID`].
+pub const OF_ROWS: &[&str] = &[ROW_INVALID, ROWS_DIFFER, DATE_INVALID];

@@ -67,6 +67,15 @@ impl ImportBody {
         let hash = Sha256::digest(&normal).into();
         Ok(Self { source: source.into(), legs, assets, effective_at, description, hash })
     }
+
+    /// The accounts it touches, with the assets they should be in.
+    pub(crate) fn accounts(&self) -> impl Iterator<Item = (&AccountCode, AssetCode)> {
+        self.legs.iter().map(|leg| &leg.account).zip(self.assets.iter().copied())
+    }
+
+    pub(crate) fn source(&self) -> &str {
+        &self.source
+    }
 }
 
 fn asset_bytes(assets: &[AssetCode]) -> Vec<u8> {

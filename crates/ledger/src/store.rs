@@ -1,10 +1,11 @@
-//! The only caller of SQL: the tables that lanes write. What people ask is in [`crate::read`] and
-//! [`crate::check`], with statements declared here.
+//! The only caller of SQL: the tables that lanes write, and what can be asked.
 
 mod accounts;
 mod assets;
 mod balances;
+pub mod check;
 mod holds;
+pub mod read;
 mod sources;
 mod transfers;
 
@@ -68,7 +69,7 @@ statements! {
     SOURCE_LOAD = "source_load" (INT8_ARRAY, TEXT_ARRAY);
     SOURCE_FILL = "source_fill" (INT8_ARRAY, TEXT_ARRAY, UUID_ARRAY, BYTEA_ARRAY, TIMESTAMPTZ_ARRAY);
     SOURCE_UNMAKE = "source_unmake" (INT8_ARRAY, TEXT_ARRAY);
-    // Asked by people (crate::read).
+    // Asked by people (read.rs).
     ACCOUNT_GET = "account_get" (INT8, TEXT);
     ACCOUNT_LIST = "account_list" (INT8, TEXT, TEXT, TEXT, INT8);
     ENTRY_LIST = "entry_list" (INT8, UUID, INT8, INT8);
@@ -80,7 +81,7 @@ statements! {
     HOLD_GET = "hold_get" (INT8, UUID);
     HOLD_LIST = "hold_list" (INT8, UUID, UUID, INT8);
     HOLD_DUE = "hold_due" (INT8);
-    // The checker (crate::check).
+    // The checker (check.rs).
     CHECK_SUMS = "check_sums" ();
     CHECK_BALANCES = "check_balances" ();
     CHECK_ENTRIES = "check_entries" ();

@@ -1,6 +1,7 @@
 //! One connection: its client, the task that drives it, and the statements it has prepared.
 
 use std::collections::HashMap;
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -101,7 +102,7 @@ pub(crate) struct Conn {
     task: AbortHandle,
     tls: MakeRustlsConnect,
     commit_timeout: Duration,
-    /// By the address of the `Sql`. `None` behind a pooler in transaction mode, which hands the
+    /// What has been prepared so far. `None` behind a pooler in transaction mode, which hands the
     /// next transaction another session: a statement named in one is unknown in the next.
     statements: Option<Mutex<HashMap<usize, Statement>>>,
     /// The next one to want this connection shall have another.
@@ -109,9 +110,11 @@ pub(crate) struct Conn {
 }
 
 /// How a statement is sent.
-pub(crate) enum Prepared {
+pub(crate) enum Sending {
     Named(Statement),
     Unnamed,
+    /// Unnamed this once, and prepared beside it for the next time.
+    First,
 }
 
 impl Conn {
@@ -123,23 +126,31 @@ impl Conn {
         self.commit_timeout
     }
 
-    /// The statement, prepared on first use. Must be called in the statement's turn
-    /// (`Tx::in_turn`), so that two callers do not prepare it twice.
-    pub(crate) async fn prepare(
+    pub(crate) fn sending(&self, sql: &'static Sql) -> Sending {
+        match &self.statements {
+            None => Sending::Unnamed,
+            Some(statements) => match statements.lock().get(&key(sql)) {
+                Some(statement) => Sending::Named(statement.clone()),
+                None => Sending::First,
+            },
+        }
+    }
+
+    /// The first use of a statement on this connection: Parse for the next time and the unnamed
+    /// statement leave in one flush. Waiting for the one before sending the other would cost a
+    /// round trip, and let a later statement overtake this one.
+    pub(crate) async fn first<T>(
         &self,
         sql: &'static Sql,
-    ) -> Result<Prepared, tokio_postgres::Error> {
-        let Some(statements) = &self.statements else {
-            return Ok(Prepared::Unnamed);
-        };
-        let key = std::ptr::from_ref(sql).addr();
-        let known = statements.lock().get(&key).cloned();
-        if let Some(statement) = known {
-            return Ok(Prepared::Named(statement));
+        unnamed: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    ) -> Result<T, tokio_postgres::Error> {
+        let prepare = self.client.prepare_typed(sql.text, sql.params);
+        let (prepared, reply) = futures_util::future::join(prepare, unnamed).await;
+        if let (Ok(statement), Some(statements)) = (&prepared, &self.statements) {
+            statements.lock().insert(key(sql), statement.clone());
         }
-        let statement = self.client.prepare_typed(sql.text, sql.params).await?;
-        statements.lock().insert(key, statement.clone());
-        Ok(Prepared::Named(statement))
+        // If Parse failed, the reply is only its echo.
+        prepared.and(reply)
     }
 
     /// After DDL, DISCARD or DEALLOCATE: every statement is prepared again when it is next used.
@@ -170,6 +181,11 @@ impl Conn {
     fn is_usable(&self) -> bool {
         !self.broken.load(Ordering::Relaxed) && !self.client.is_closed()
     }
+}
+
+/// A statement is known by where it is: there is one `Sql` for each, and it lives for ever.
+fn key(sql: &'static Sql) -> usize {
+    std::ptr::from_ref(sql).addr()
 }
 
 /// Closes the socket now, whatever is in flight. The server rolls back an open transaction when it
@@ -229,9 +245,7 @@ pub async fn connect_admin(config: &Config, tls: &Tls) -> Result<Client, Error> 
     let connecting = config.connect(tls.connector()?);
     let (client, connection) = timeout(Settings::CONNECT_TIMEOUT, connecting)
         .await
-        .map_err(|_| {
-            ConnectError::timed_out(address.clone(), &dbname, &user, Settings::CONNECT_TIMEOUT)
-        })?
+        .map_err(|_| ConnectError::timed_out(address.clone(), &dbname, &user, Settings::CONNECT_TIMEOUT))?
         .map_err(|source| ConnectError::of(address.clone(), &dbname, &user, source))?;
     tokio::spawn(async move {
         if let Err(error) = connection.await {

@@ -31,11 +31,7 @@ pub enum Error {
          transactions that take too long",
         waited.as_secs_f32(), role = role.name()
     )]
-    PoolExhausted {
-        role: Role,
-        size: usize,
-        waited: Duration,
-    },
+    PoolExhausted { role: Role, size: usize, waited: Duration },
 
     #[error("the pool of {} is closed", role.name())]
     PoolClosed { role: Role },
@@ -45,10 +41,7 @@ pub enum Error {
          scope could leak in; the connection was closed: find who sets it (SET without LOCAL, \
          ALTER ROLE, ALTER DATABASE), and behind a pooler make its connections anew (RECONNECT)"
     )]
-    ScopeSet {
-        setting: &'static str,
-        value: String,
-    },
+    ScopeSet { setting: &'static str, value: String },
 
     /// The server reported an error for a statement, or the connection was lost under it.
     #[error("statement {statement} failed{}", hint(source))]
@@ -104,9 +97,7 @@ pub enum Error {
 
     /// COMMIT was sent and its reply never came.
     #[error("COMMIT was sent and its reply never came")]
-    CommitLost {
-        source: Option<tokio_postgres::Error>,
-    },
+    CommitLost { source: Option<tokio_postgres::Error> },
 
     /// COMMIT was sent, its reply never came, and what became of it could not be found out yet.
     #[error(
@@ -153,9 +144,7 @@ impl Error {
         match self {
             Self::Statement { source, .. }
             | Self::CommitRefused { source }
-            | Self::CommitLost {
-                source: Some(source),
-            }
+            | Self::CommitLost { source: Some(source) }
             | Self::Column(source) => source.as_db_error(),
             Self::Connect(error) => error.source.as_ref()?.as_db_error(),
             _ => None,
@@ -202,9 +191,7 @@ pub(crate) fn class_of(error: &tokio_postgres::Error) -> Class {
 /// A way out, where the SQLSTATE alone does not show it.
 fn hint(error: &tokio_postgres::Error) -> &'static str {
     match error.code().map(|code| code.code()) {
-        Some("26000" | "42P05") => {
-            " (is there a pooler in transaction mode between? then set pooler = transaction)"
-        }
+        Some("26000" | "42P05") => " (is there a pooler in transaction mode between? then set pooler = transaction)",
         _ => "",
     }
 }
@@ -213,10 +200,7 @@ fn hint(error: &tokio_postgres::Error) -> &'static str {
 /// asked for, and a failed read or write is known by its source.
 fn is_lost(error: &tokio_postgres::Error) -> bool {
     use std::error::Error as _;
-    error.is_closed()
-        || error
-            .source()
-            .is_some_and(|source| source.is::<std::io::Error>())
+    error.is_closed() || error.source().is_some_and(|source| source.is::<std::io::Error>())
 }
 
 /// A connection could not be opened.
@@ -243,20 +227,11 @@ enum Refusal {
 }
 
 impl ConnectError {
-    pub(crate) fn of_role(
-        settings: &Settings,
-        role: Role,
-        source: tokio_postgres::Error,
-    ) -> Error {
+    pub(crate) fn of_role(settings: &Settings, role: Role, source: tokio_postgres::Error) -> Error {
         Self::of(settings.address(), &settings.dbname, role.name(), source)
     }
 
-    pub(crate) fn of(
-        address: String,
-        dbname: &str,
-        user: &str,
-        source: tokio_postgres::Error,
-    ) -> Error {
+    pub(crate) fn of(address: String, dbname: &str, user: &str, source: tokio_postgres::Error) -> Error {
         Error::Connect(Box::new(Self {
             why: Refusal::of(&source),
             address,
@@ -278,9 +253,7 @@ impl ConnectError {
 
     fn class(&self) -> Class {
         match self.why {
-            Refusal::Unreachable | Refusal::TimedOut(_) | Refusal::Full | Refusal::NotReady => {
-                Class::Reconnect
-            }
+            Refusal::Unreachable | Refusal::TimedOut(_) | Refusal::Full | Refusal::NotReady => Class::Reconnect,
             Refusal::Password | Refusal::Role | Refusal::Database | Refusal::Tls => Class::Other,
             Refusal::Other => self.source.as_ref().map_or(Class::Other, class_of),
         }
@@ -314,10 +287,7 @@ impl Refusal {
 impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
-            address,
-            dbname,
-            user,
-            ..
+            address, dbname, user, ..
         } = self;
         match self.why {
             Refusal::Unreachable => write!(

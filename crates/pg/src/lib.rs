@@ -71,7 +71,4 @@ pub mod statements {
 
 /// The migrations of this crate, in order: name and text. The schema `counterfoil` and the five
 /// roles exist before the first; each runs as `counterfoil_owner`.
-pub static MIGRATIONS: &[(&str, &str)] = &[(
-    "pg/0001_outcome",
-    include_str!("../migrations/0001_outcome.sql"),
-)];
+pub static MIGRATIONS: &[(&str, &str)] = &[("pg/0001_outcome", include_str!("../migrations/0001_outcome.sql"))];

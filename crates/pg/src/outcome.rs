@@ -23,9 +23,7 @@ use uuid::Uuid;
 
 use crate::retry::Backoff;
 use crate::settings::Role;
-use crate::{
-    AdvisoryLock, Class, CommitError, Database, Error, Pool, Scope, Tx, Verdict, statements,
-};
+use crate::{AdvisoryLock, Class, CommitError, Database, Error, Pool, Scope, Tx, Verdict, statements};
 
 /// Outcome rows are kept for this many whole days; then their partition is dropped.
 pub(crate) const DAYS_KEPT: i64 = 2;
@@ -45,9 +43,7 @@ pub struct Token(Uuid);
 
 impl Token {
     pub(crate) fn new() -> Self {
-        let now = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self::at(now.as_millis() as u64)
     }
 
@@ -88,9 +84,7 @@ pub struct Attempt<'env, 'a, T>(
 );
 
 /// Makes an [`Attempt`] of an async block.
-pub fn attempt<'env, 'a, T>(
-    work: impl Future<Output = Result<T, Error>> + Send + 'a,
-) -> Attempt<'env, 'a, T> {
+pub fn attempt<'env, 'a, T>(work: impl Future<Output = Result<T, Error>> + Send + 'a) -> Attempt<'env, 'a, T> {
     Attempt(Box::pin(work), PhantomData)
 }
 
@@ -125,11 +119,7 @@ impl Pool {
             let Some(pause) = backoff.next_pause() else {
                 return Err(error);
             };
-            tracing::debug!(
-                error = &error as &dyn std::error::Error,
-                ?pause,
-                "running it again"
-            );
+            tracing::debug!(error = &error as &dyn std::error::Error, ?pause, "running it again");
             sleep(pause).await;
         }
     }
@@ -228,10 +218,7 @@ impl Pool {
     async fn make_partition_of(&self, token: Token) -> Result<(), Error> {
         match self.owner().try_make_partition_of(token).await {
             Err(error) if matches!(error.class(), Class::Retry | Class::Reconnect) => {
-                tracing::debug!(
-                    error = &error as &dyn std::error::Error,
-                    "partition not made"
-                );
+                tracing::debug!(error = &error as &dyn std::error::Error, "partition not made");
                 Ok(())
             }
             result => result,
@@ -242,10 +229,7 @@ impl Pool {
     /// and empty, a token that was committed long ago would be found missing.
     async fn try_make_partition_of(&self, token: Token) -> Result<(), Error> {
         let tx = self.begin(&Scope::Installation).await?;
-        let today: i64 = tx
-            .query_one(statements::CLOCK_TODAY, &[])
-            .await?
-            .try_get(0)?;
+        let today: i64 = tx.query_one(statements::CLOCK_TODAY, &[]).await?.try_get(0)?;
         let allowed = today + 1 - DAYS_KEPT..=today + DAYS_AHEAD;
         if !allowed.contains(&token.day()) {
             tx.rollback().await;
@@ -296,17 +280,11 @@ impl Database {
     async fn begin_maintenance(&self) -> Result<Option<(Tx, i64)>, Error> {
         let tx = self.pool(Role::Owner).begin(&Scope::Installation).await?;
         tx.set_lock_timeout(PARTITION_PATIENCE).await?;
-        if !tx
-            .try_lock_exclusive(AdvisoryLock::OutcomePartitions)
-            .await?
-        {
+        if !tx.try_lock_exclusive(AdvisoryLock::OutcomePartitions).await? {
             tx.rollback().await;
             return Ok(None);
         }
-        let today = tx
-            .query_one(statements::CLOCK_TODAY, &[])
-            .await?
-            .try_get(0)?;
+        let today = tx.query_one(statements::CLOCK_TODAY, &[]).await?.try_get(0)?;
         Ok(Some((tx, today)))
     }
 }
@@ -355,12 +333,7 @@ async fn partitions(tx: &Tx) -> Result<Vec<(i64, String)>, Error> {
 /// `outcome_20260314`.
 fn partition_name(day: i64) -> String {
     let date = jiff::civil::date(1970, 1, 1) + jiff::Span::new().days(day);
-    format!(
-        "outcome_{:04}{:02}{:02}",
-        date.year(),
-        date.month(),
-        date.day()
-    )
+    format!("outcome_{:04}{:02}{:02}", date.year(), date.month(), date.day())
 }
 
 fn day_of_partition(name: &str) -> Option<i64> {
@@ -385,10 +358,7 @@ mod tests {
         let last = Token::at(((day + 1) * MS_PER_DAY - 1) as u64);
         for token in [first, last] {
             assert_eq!(token.day(), day);
-            assert!(
-                first_token(day) <= token.0 && token.0 < first_token(day + 1),
-                "{token}"
-            );
+            assert!(first_token(day) <= token.0 && token.0 < first_token(day + 1), "{token}");
             assert_eq!(token.0.get_version_num(), 7);
         }
     }

@@ -106,9 +106,7 @@ impl Durability {
     #[must_use]
     pub fn shortfall(&self) -> Option<&'static str> {
         if !self.fsync {
-            Some(
-                "fsync is off: a crash of the machine can lose or break everything; set fsync = on",
-            )
+            Some("fsync is off: a crash of the machine can lose or break everything; set fsync = on")
         } else if !self.full_page_writes {
             Some(
                 "full_page_writes is off: a crash of the machine can break pages; set it on unless \
@@ -160,13 +158,13 @@ impl Pool {
         self.connections.get().await.map_err(|error| match error {
             PoolError::Backend(error) => error,
             PoolError::Closed => Error::PoolClosed { role: self.role },
-            PoolError::Timeout(_)
-            | PoolError::NoRuntimeSpecified
-            | PoolError::PostCreateHook(_) => Error::PoolExhausted {
-                role: self.role,
-                size: self.connections.status().max_size,
-                waited: self.settings().wait_timeout,
-            },
+            PoolError::Timeout(_) | PoolError::NoRuntimeSpecified | PoolError::PostCreateHook(_) => {
+                Error::PoolExhausted {
+                    role: self.role,
+                    size: self.connections.status().max_size,
+                    waited: self.settings().wait_timeout,
+                }
+            }
         })
     }
 

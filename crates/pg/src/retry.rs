@@ -47,17 +47,10 @@ mod tests {
     fn eight_attempts_with_growing_pauses() {
         let mut backoff = Backoff::new();
         let pauses: Vec<_> = std::iter::from_fn(|| backoff.next_pause()).collect();
-        assert_eq!(
-            pauses.len(),
-            7,
-            "eight attempts have seven pauses between them"
-        );
+        assert_eq!(pauses.len(), 7, "eight attempts have seven pauses between them");
         let mut longest = Backoff::FIRST;
         for pause in pauses {
-            assert!(
-                pause >= longest / 2 && pause <= longest,
-                "{pause:?} of {longest:?}"
-            );
+            assert!(pause >= longest / 2 && pause <= longest, "{pause:?} of {longest:?}");
             longest = (longest * 2).min(Backoff::LONGEST);
         }
         assert_eq!(backoff.next_pause(), None);

@@ -187,11 +187,7 @@ mod tests {
     fn no_password_is_printed() {
         let mut settings = Settings::new("db.example", 5432, "shop");
         settings.passwords.insert(Role::App, "hunter2".to_owned());
-        let printed = format!(
-            "{settings:?} {:#?} {:?}",
-            settings,
-            settings.config(Role::App)
-        );
+        let printed = format!("{settings:?} {:#?} {:?}", settings, settings.config(Role::App));
         assert!(!printed.contains("hunter2"), "{printed}");
         assert!(printed.contains("App"), "{printed}");
     }

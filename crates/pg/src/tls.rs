@@ -8,9 +8,7 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
-};
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use serde::{Deserialize, Serialize};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
@@ -56,9 +54,7 @@ impl Tls {
                 });
             }
             (TlsMode::VerifyFull, Some(roots)) => web_pki(roots, &provider)?,
-            (TlsMode::Disable | TlsMode::Require, Some(roots)) => {
-                Arc::new(ChainOnly(web_pki(roots, &provider)?))
-            }
+            (TlsMode::Disable | TlsMode::Require, Some(roots)) => Arc::new(ChainOnly(web_pki(roots, &provider)?)),
             (TlsMode::Disable | TlsMode::Require, None) => {
                 Arc::new(Unverified(provider.signature_verification_algorithms))
             }
@@ -82,13 +78,9 @@ impl Tls {
             source: Some(source),
         };
         let mut roots = RootCertStore::empty();
-        for certificate in
-            CertificateDer::pem_file_iter(path).map_err(|e| unreadable(Box::new(e)))?
-        {
+        for certificate in CertificateDer::pem_file_iter(path).map_err(|e| unreadable(Box::new(e)))? {
             let certificate = certificate.map_err(|e| unreadable(Box::new(e)))?;
-            roots
-                .add(certificate)
-                .map_err(|e| unreadable(Box::new(e)))?;
+            roots.add(certificate).map_err(|e| unreadable(Box::new(e)))?;
         }
         if roots.is_empty() {
             return Err(unreadable("the file holds no certificate".into()));
@@ -97,10 +89,7 @@ impl Tls {
     }
 }
 
-fn web_pki(
-    roots: RootCertStore,
-    provider: &Arc<CryptoProvider>,
-) -> Result<Arc<WebPkiServerVerifier>, Error> {
+fn web_pki(roots: RootCertStore, provider: &Arc<CryptoProvider>) -> Result<Arc<WebPkiServerVerifier>, Error> {
     WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
         .build()
         .map_err(unusable)

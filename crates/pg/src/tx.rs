@@ -1,20 +1,16 @@
 //! One transaction.
 
-use std::future::Future;
-use std::pin::pin;
-use std::task::Poll;
 use std::time::Duration;
 
 use deadpool::managed::Object;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
-use tokio::sync::MutexGuard;
 use tokio::time::timeout;
+use tokio_postgres::Row;
 use tokio_postgres::error::Severity;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, Row};
 
-use crate::conn::{self, Conn, Manager, Prepared};
+use crate::conn::{self, Conn, Manager, Sending};
 use crate::error::class_of;
 use crate::{AdvisoryLock, Class, Error, Scope, Sql, Verdict, statements};
 
@@ -22,17 +18,15 @@ type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
 
 /// A transaction with a scope, READ COMMITTED.
 ///
-/// Statements take `&self`, so that independent ones can be pipelined (`try_join!`). They are sent
-/// in the order in which their futures are first polled, also while one of them has yet to be
-/// prepared.
+/// Statements take `&self`, so that independent ones can be pipelined
+/// (`futures_util::future::try_join`). Each is sent when its future is first polled, the first time
+/// on a connection as well, and so they arrive in that order.
 ///
 /// Without `commit` everything is rolled back: by `rollback`, or by a task of its own when the
 /// transaction is dropped. In between the connection is nobody's.
 pub struct Tx {
     /// `None` once the transaction has ended.
     conn: Option<Object<Manager>>,
-    /// Held from before a statement is prepared until its request has been sent.
-    turn: tokio::sync::Mutex<()>,
     /// The first reason why this transaction must not commit.
     failure: Mutex<Option<Failure>>,
     /// COMMIT has been sent: from now on nothing may be cancelled.
@@ -118,7 +112,6 @@ impl Tx {
         // From here on dropping this future rolls back.
         let mut tx = Self {
             conn: Some(conn),
-            turn: tokio::sync::Mutex::default(),
             failure: Mutex::default(),
             committing: false,
         };
@@ -135,15 +128,9 @@ impl Tx {
                 return Err(error);
             }
         };
-        for (i, setting) in ["counterfoil.tenant", "counterfoil.tenants"]
-            .into_iter()
-            .enumerate()
-        {
+        for (i, setting) in ["counterfoil.tenant", "counterfoil.tenants"].into_iter().enumerate() {
             // '' is what SET LOCAL leaves behind in a session where it has ever been used.
-            if let Some(value) = session
-                .try_get::<_, Option<String>>(i)?
-                .filter(|v| !v.is_empty())
-            {
+            if let Some(value) = session.try_get::<_, Option<String>>(i)?.filter(|v| !v.is_empty()) {
                 // Closed, not rolled back: a pooler then throws its server connection away, since
                 // a transaction was open on it, and with it the value.
                 tx.discard();
@@ -161,19 +148,17 @@ impl Tx {
     }
 
     pub async fn query(&self, sql: &'static Sql, params: Params<'_>) -> Result<Vec<Row>, Error> {
-        self.run(sql, params, async |client, how| match how {
-            Prepared::Named(statement) => client.query(&statement, params).await,
-            Prepared::Unnamed => client.query_typed(sql.text, &typed(sql, params)).await,
+        let flight = self.depart(sql, params)?;
+        let (conn, client) = (self.conn(), self.conn().client());
+        flight.land(match conn.sending(sql) {
+            Sending::Named(statement) => client.query(&statement, params).await,
+            Sending::Unnamed => client.query_typed(sql.text, &typed(sql, params)).await,
+            Sending::First => conn.first(sql, client.query_typed(sql.text, &typed(sql, params))).await,
         })
-        .await
     }
 
     /// The row, if there is one; more than one is an error.
-    pub async fn query_opt(
-        &self,
-        sql: &'static Sql,
-        params: Params<'_>,
-    ) -> Result<Option<Row>, Error> {
+    pub async fn query_opt(&self, sql: &'static Sql, params: Params<'_>) -> Result<Option<Row>, Error> {
         let mut rows = self.query(sql, params).await?;
         match rows.len() {
             0 | 1 => Ok(rows.pop()),
@@ -200,11 +185,16 @@ impl Tx {
 
     /// How many rows it changed.
     pub async fn execute(&self, sql: &'static Sql, params: Params<'_>) -> Result<u64, Error> {
-        self.run(sql, params, async |client, how| match how {
-            Prepared::Named(statement) => client.execute(&statement, params).await,
-            Prepared::Unnamed => client.execute_typed(sql.text, &typed(sql, params)).await,
+        let flight = self.depart(sql, params)?;
+        let (conn, client) = (self.conn(), self.conn().client());
+        flight.land(match conn.sending(sql) {
+            Sending::Named(statement) => client.execute(&statement, params).await,
+            Sending::Unnamed => client.execute_typed(sql.text, &typed(sql, params)).await,
+            Sending::First => {
+                conn.first(sql, client.execute_typed(sql.text, &typed(sql, params)))
+                    .await
+            }
         })
-        .await
     }
 
     /// A script of several statements without parameters. For migrations and maintenance only:
@@ -217,11 +207,8 @@ impl Tx {
     pub async fn set_lock_timeout(&self, bound: Duration) -> Result<(), Error> {
         // Rounded up, because 0 means no timeout at all.
         let ms = bound.as_nanos().div_ceil(1_000_000).min(i32::MAX as u128);
-        self.simple(
-            "set_lock_timeout",
-            &format!("SET LOCAL lock_timeout = {ms}"),
-        )
-        .await
+        self.simple("set_lock_timeout", &format!("SET LOCAL lock_timeout = {ms}"))
+            .await
     }
 
     /// Waits for the lock, shared, until the end of the transaction.
@@ -238,23 +225,23 @@ impl Tx {
     /// shared queues behind: only for locks that nobody holds in the way of work.
     pub async fn lock_exclusive(&self, lock: AdvisoryLock) -> Result<(), Error> {
         let key: Params<'_> = &[&AdvisoryLock::CLASS, &lock.object()];
-        self.query_one(statements::ADVISORY_LOCK_EXCLUSIVE, key)
-            .await?;
+        self.query_one(statements::ADVISORY_LOCK_EXCLUSIVE, key).await?;
         Ok(())
     }
 
     /// Takes the lock, exclusive, if nobody holds it. Never waits, and nobody queues behind.
     pub async fn try_lock_exclusive(&self, lock: AdvisoryLock) -> Result<bool, Error> {
         let key: Params<'_> = &[&AdvisoryLock::CLASS, &lock.object()];
-        let row = self
-            .query_one(statements::ADVISORY_TRY_EXCLUSIVE, key)
-            .await?;
+        let row = self.query_one(statements::ADVISORY_TRY_EXCLUSIVE, key).await?;
         Ok(row.try_get(0)?)
     }
 
     /// The reason why this transaction can no longer commit, if there is one.
     pub(crate) fn check(&self) -> Result<(), Error> {
-        self.failure.lock().clone().map_or(Ok(()), |failure| Err(failure.into_error()))
+        self.failure
+            .lock()
+            .clone()
+            .map_or(Ok(()), |failure| Err(failure.into_error()))
     }
 
     /// Commits, or says what became of it.
@@ -315,54 +302,37 @@ impl Tx {
             .expect("a transaction has its connection until it ends")
     }
 
-    /// Sends one statement when its turn comes, and remembers how it ended.
-    async fn run<T>(
-        &self,
-        sql: &'static Sql,
-        params: Params<'_>,
-        request: impl AsyncFnOnce(&Client, Prepared) -> Result<T, tokio_postgres::Error>,
-    ) -> Result<T, Error> {
-        if sql.params.len() != params.len() {
-            let (declared, given) = (sql.params.len(), params.len());
+    /// To be called before a statement is sent; what comes back lands in the `Flight`.
+    fn depart(&self, sql: &'static Sql, params: Params<'_>) -> Result<Flight<'_>, Error> {
+        let (declared, given) = (sql.params.len(), params.len());
+        if declared != given {
             return Err(Error::Parameters {
                 statement: sql.name,
                 declared,
                 given,
             });
         }
-        let turn = self.turn.lock().await;
-        let flight = Flight {
+        Ok(Flight {
             tx: self,
             statement: sql.name,
             landed: false,
-        };
-        let conn = self.conn();
-        let result = match conn.prepare(sql).await {
-            Ok(how) => in_turn(turn, request(conn.client(), how)).await,
-            Err(error) => Err(error),
-        };
-        flight.land(result)
+        })
     }
 
-    /// The same for a text without parameters, by the simple protocol.
+    /// A text without parameters, by the simple protocol.
     async fn simple(&self, name: &'static str, text: &str) -> Result<(), Error> {
-        let turn = self.turn.lock().await;
         let flight = Flight {
             tx: self,
             statement: name,
             landed: false,
         };
-        let result = in_turn(turn, self.conn().client().batch_execute(text)).await;
-        flight.land(result)
+        flight.land(self.conn().client().batch_execute(text).await)
     }
 
     fn note(&self, failure: Failure) {
         let mut first = self.failure.lock();
         // Of pipelined statements the second may be heard of before the first.
-        if first
-            .as_ref()
-            .is_none_or(|known| known.is_echo() && !failure.is_echo())
-        {
+        if first.as_ref().is_none_or(|known| known.is_echo() && !failure.is_echo()) {
             *first = Some(failure);
         }
     }
@@ -422,23 +392,8 @@ impl Drop for Flight<'_> {
     }
 }
 
-/// Sends a request, lets the next statement have its turn, and waits for the reply: a request of
-/// tokio-postgres is sent when its future is first polled.
-async fn in_turn<F: Future>(turn: MutexGuard<'_, ()>, request: F) -> F::Output {
-    let mut request = pin!(request);
-    if let Poll::Ready(reply) = futures_util::poll!(request.as_mut()) {
-        return reply;
-    }
-    drop(turn);
-    request.await
-}
-
 fn typed<'a>(sql: &'static Sql, params: Params<'a>) -> Vec<(&'a (dyn ToSql + Sync), Type)> {
-    params
-        .iter()
-        .copied()
-        .zip(sql.params.iter().cloned())
-        .collect()
+    params.iter().copied().zip(sql.params.iter().cloned()).collect()
 }
 
 /// Whether an error in place of COMMIT's reply means that nothing was committed.

@@ -40,17 +40,13 @@ impl Whole {
     /// The sum, if 38 digits hold it.
     #[must_use]
     pub fn checked_add(self, other: Self) -> Option<Self> {
-        self.0
-            .checked_add(other.0)
-            .and_then(|sum| Self::new(sum).ok())
+        self.0.checked_add(other.0).and_then(|sum| Self::new(sum).ok())
     }
 
     /// The difference, if 38 digits hold it.
     #[must_use]
     pub fn checked_sub(self, other: Self) -> Option<Self> {
-        self.0
-            .checked_sub(other.0)
-            .and_then(|rest| Self::new(rest).ok())
+        self.0.checked_sub(other.0).and_then(|rest| Self::new(rest).ok())
     }
 
     /// The number with the other sign: there is always one.
@@ -86,10 +82,7 @@ impl ToSql for Whole {
             rest /= BASE;
         }
         let all = &digits[first..];
-        let used = all
-            .iter()
-            .rposition(|&digit| digit != 0)
-            .map_or(0, |last| last + 1);
+        let used = all.iter().rposition(|&digit| digit != 0).map_or(0, |last| last + 1);
         out.reserve(8 + 2 * used);
         out.put_u16(used as u16);
         out.put_u16(all.len().saturating_sub(1) as u16);
@@ -181,10 +174,7 @@ mod tests {
         let (weight, digits) = (numbers[1], &numbers[4..]);
         assert_eq!(usize::from(numbers[0]), digits.len());
         assert_eq!(numbers[3], 0, "no decimals");
-        assert!(
-            digits.first() != Some(&0) && digits.last() != Some(&0),
-            "{digits:?}"
-        );
+        assert!(digits.first() != Some(&0) && digits.last() != Some(&0), "{digits:?}");
         let mut text: String = digits.iter().map(|digit| format!("{digit:04}")).collect();
         if !digits.is_empty() {
             text.push_str(&"0000".repeat(usize::from(weight) + 1 - digits.len()));
@@ -243,10 +233,7 @@ mod tests {
         assert!(binary(Whole(i128::MIN)).is_err());
         assert!(read([1, 9, POSITIVE, 0], &[100]).is_err(), "10^38");
         assert!(read([1, 9, NEGATIVE, 0], &[100]).is_err());
-        assert_eq!(
-            read([1, 9, POSITIVE, 0], &[99]).unwrap(),
-            Whole(99 * 10i128.pow(36))
-        );
+        assert_eq!(read([1, 9, POSITIVE, 0], &[99]).unwrap(), Whole(99 * 10i128.pow(36)));
         assert!(read([1, 32_767, POSITIVE, 0], &[1]).is_err());
         assert!(read([12, 11, POSITIVE, 0], &[9_999; 12]).is_err());
     }
@@ -267,14 +254,8 @@ mod tests {
         );
         assert!(read([1, 0xFFFF, POSITIVE, 0], &[5_000]).is_err(), "0.5");
         assert!(read([1, 0, POSITIVE, 0], &[10_000]).is_err(), "no digit");
-        assert!(
-            read([2, 0, POSITIVE, 0], &[1]).is_err(),
-            "a digit is missing"
-        );
-        assert!(
-            Whole::from_sql(&Type::NUMERIC, &[0, 1, 0]).is_err(),
-            "too short"
-        );
+        assert!(read([2, 0, POSITIVE, 0], &[1]).is_err(), "a digit is missing");
+        assert!(Whole::from_sql(&Type::NUMERIC, &[0, 1, 0]).is_err(), "too short");
         assert!(Whole::from_sql(&Type::NUMERIC, &[0, 1, 0, 0, 0, 0, 0, 0, 9]).is_err());
     }
 

@@ -36,7 +36,9 @@ async fn one_round_trip_begins_a_transaction(cluster: Cluster) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(5), all_sent).await.expect("sent without a reply");
+    tokio::time::timeout(Duration::from_secs(5), all_sent)
+        .await
+        .expect("sent without a reply");
     let kinds: Vec<u8> = proxy.sent().iter().map(|(kind, _)| *kind).collect();
     assert_eq!(kinds, b"QBESQ", "BEGIN; Bind, Execute, Sync; SET LOCAL");
     proxy.mute(false);
@@ -44,8 +46,11 @@ async fn one_round_trip_begins_a_transaction(cluster: Cluster) {
 }
 
 async fn read_committed_is_said_explicitly(cluster: Cluster) {
-    static ISOLATION: &Sql =
-        &Sql { name: "isolation", text: "SHOW transaction_isolation", params: &[] };
+    static ISOLATION: &Sql = &Sql {
+        name: "isolation",
+        text: "SHOW transaction_isolation",
+        params: &[],
+    };
     let db = cluster.database().await;
     let default = "ALTER DATABASE $ SET default_transaction_isolation = 'serializable'";
     db.admin.batch_execute(&default.replace('$', &db.name)).await.unwrap();
@@ -61,8 +66,7 @@ async fn statements_leave_in_the_order_they_are_polled(cluster: Cluster) {
     let narrow = db.narrow();
     let tx = narrow.pool(Role::App).begin(&ONE).await.unwrap();
     tx.query(THING_LIST, &[]).await.unwrap();
-    let (inserted, listed) =
-        join(tx.execute(THING_INSERT, &[&1i64, &1i64]), tx.query(THING_LIST, &[])).await;
+    let (inserted, listed) = join(tx.execute(THING_INSERT, &[&1i64, &1i64]), tx.query(THING_LIST, &[])).await;
     assert_eq!(inserted.unwrap(), 1);
     assert_eq!(listed.unwrap().len(), 1, "the list was sent before the insert");
 }
@@ -75,7 +79,10 @@ async fn a_connection_that_died_in_the_pool_is_replaced(cluster: Cluster) {
         let tx = pool.begin(&ONE).await.unwrap();
         let backend: i32 = tx.query_one(BACKEND, &[]).await.unwrap().get(0);
         tx.rollback().await;
-        db.admin.execute("SELECT pg_terminate_backend($1)", &[&backend]).await.unwrap();
+        db.admin
+            .execute("SELECT pg_terminate_backend($1)", &[&backend])
+            .await
+            .unwrap();
         // At once, so that sometimes the loss is only noticed when BEGIN is sent.
         pool.begin(&ONE).await.expect("another connection").rollback().await;
     }

@@ -5,8 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
 use counterfoil_pg::{
-    Client, Config, Database, Error, MIGRATIONS, Role, Scope, Settings, Sql, TenantId, Tls, Tx, Type,
-    connect_admin,
+    Client, Config, Database, Error, MIGRATIONS, Role, Scope, Settings, Sql, TenantId, Tls, Tx, Type, connect_admin,
 };
 
 /// What every role of a test cluster has for a password.
@@ -28,7 +27,9 @@ impl Cluster {
     }
 
     fn named(variable: &str) -> Self {
-        Self { admin: variable_of(variable).parse().expect("a connection string") }
+        Self {
+            admin: variable_of(variable).parse().expect("a connection string"),
+        }
     }
 
     pub fn port(&self) -> u16 {
@@ -38,7 +39,9 @@ impl Cluster {
     /// A connection of the superuser to one database.
     pub async fn connect(&self, dbname: &str) -> Client {
         let config = self.admin.clone().dbname(dbname).clone();
-        connect_admin(&config, &Tls::default()).await.expect("the administrator can connect")
+        connect_admin(&config, &Tls::default())
+            .await
+            .expect("the administrator can connect")
     }
 
     /// A database with everything, and settings that lead to it.
@@ -53,7 +56,10 @@ impl Cluster {
             ))
             .await
             .expect("roles");
-        admin.batch_execute(&format!("CREATE DATABASE {name}")).await.expect("database");
+        admin
+            .batch_execute(&format!("CREATE DATABASE {name}"))
+            .await
+            .expect("database");
         let admin = self.connect(&name).await;
         admin
             .batch_execute(
@@ -68,20 +74,32 @@ impl Cluster {
             settings.passwords.insert(role, PASSWORD.to_owned());
         }
         let database = Database::new(settings.clone()).expect("settings");
-        let owner = database.pool(Role::Owner).begin(&Scope::Installation).await.expect("owner");
+        let owner = database
+            .pool(Role::Owner)
+            .begin(&Scope::Installation)
+            .await
+            .expect("owner");
         for (name, script) in MIGRATIONS {
-            owner.batch(script).await.unwrap_or_else(|error| panic!("{name}: {error:?}"));
+            owner
+                .batch(script)
+                .await
+                .unwrap_or_else(|error| panic!("{name}: {error:?}"));
         }
         owner.batch(THINGS).await.expect("the table of the tests");
         owner.commit().await.expect("migrations");
-        TestDb { cluster: self.clone(), name, admin, settings, database }
+        TestDb {
+            cluster: self.clone(),
+            name,
+            admin,
+            settings,
+            database,
+        }
     }
 }
 
 pub fn variable_of(variable: &str) -> String {
-    std::env::var(variable).unwrap_or_else(|_| {
-        panic!("{variable} is not set: run the tests as `scripts/with-servers cargo test`")
-    })
+    std::env::var(variable)
+        .unwrap_or_else(|_| panic!("{variable} is not set: run the tests as `scripts/with-servers cargo test`"))
 }
 
 fn make_role(role: Role) -> String {
@@ -97,7 +115,10 @@ fn make_role(role: Role) -> String {
 
 fn fresh_name() -> String {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
-    let micros = SystemTime::UNIX_EPOCH.elapsed().expect("a clock after 1970").as_micros();
+    let micros = SystemTime::UNIX_EPOCH
+        .elapsed()
+        .expect("a clock after 1970")
+        .as_micros();
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     format!("pg_{}_{micros}_{number}", std::process::id())
 }
@@ -139,10 +160,17 @@ pub static THING_TOUCH: &Sql = &Sql {
     params: &[Type::INT8, Type::INT8],
 };
 
-pub static SLEEP: &Sql =
-    &Sql { name: "sleep", text: "SELECT pg_sleep($1)", params: &[Type::FLOAT8] };
+pub static SLEEP: &Sql = &Sql {
+    name: "sleep",
+    text: "SELECT pg_sleep($1)",
+    params: &[Type::FLOAT8],
+};
 
-pub static BACKEND: &Sql = &Sql { name: "backend", text: "SELECT pg_backend_pid()", params: &[] };
+pub static BACKEND: &Sql = &Sql {
+    name: "backend",
+    text: "SELECT pg_backend_pid()",
+    params: &[],
+};
 
 pub const ONE: Scope = Scope::Tenant(TenantId(1));
 
@@ -191,7 +219,14 @@ impl TestDb {
               WHERE datname = current_database() AND usename LIKE 'counterfoil%' AND {condition}"
         );
         for _ in 0..500 {
-            if self.admin.query_one(&sql, &[]).await.expect("sessions").get::<_, i64>(0) > 0 {
+            if self
+                .admin
+                .query_one(&sql, &[])
+                .await
+                .expect("sessions")
+                .get::<_, i64>(0)
+                > 0
+            {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -219,7 +254,12 @@ impl Drop for TestDb {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             runtime.expect("runtime").block_on(async {
                 let drop = format!("DROP DATABASE {name} WITH (FORCE)");
-                cluster.connect("postgres").await.batch_execute(&drop).await.expect("drop");
+                cluster
+                    .connect("postgres")
+                    .await
+                    .batch_execute(&drop)
+                    .await
+                    .expect("drop");
             });
         });
         if done.join().is_err() && !std::thread::panicking() {

@@ -36,13 +36,16 @@ async fn a_swallowed_failure_cannot_commit(cluster: Cluster) {
 }
 
 async fn of_pipelined_failures_the_first_is_named(cluster: Cluster) {
-    static BROKEN: &Sql = &Sql { name: "broken", text: "SELECT 1 / 0", params: &[] };
+    static BROKEN: &Sql = &Sql {
+        name: "broken",
+        text: "SELECT 1 / 0",
+        params: &[],
+    };
     let db = cluster.database().await;
     let tx = db.database.pool(Role::App).begin(&ONE).await.unwrap();
     // The second fails only because the first did (25P02), and is heard of first.
     {
         let mut first = Box::pin(tx.query(BROKEN, &[]));
-        tx.query(THING_LIST, &[]).await.expect("so that it is prepared");
         assert!(futures_util::poll!(first.as_mut()).is_pending());
         let echo = tx.query(THING_LIST, &[]).await.expect_err("in a failed transaction");
         assert_eq!(echo.sqlstate(), Some("25P02"));
@@ -62,7 +65,9 @@ async fn an_abandoned_statement_cannot_commit(cluster: Cluster) {
     let db = cluster.database().await;
     let tx = db.database.pool(Role::App).begin(&ONE).await.unwrap();
     insert(&tx, 1, 1).await.unwrap();
-    timeout(Duration::from_millis(50), tx.query(LATE, &[])).await.expect_err("still running");
+    timeout(Duration::from_millis(50), tx.query(LATE, &[]))
+        .await
+        .expect_err("still running");
     // It fails while nobody listens. COMMIT would "succeed".
     let error = tx.commit().await.expect_err("nobody knows whether `late` failed");
     assert_eq!(error.verdict, Verdict::RolledBack);
@@ -111,7 +116,10 @@ async fn a_connection_lost_before_commit_is_a_rollback(cluster: Cluster) {
     let tx = db.database.pool(Role::App).begin(&ONE).await.unwrap();
     insert(&tx, 1, 1).await.unwrap();
     let backend: i32 = tx.query_one(BACKEND, &[]).await.unwrap().get(0);
-    db.admin.execute("SELECT pg_terminate_backend($1)", &[&backend]).await.unwrap();
+    db.admin
+        .execute("SELECT pg_terminate_backend($1)", &[&backend])
+        .await
+        .unwrap();
     tokio::time::sleep(Duration::from_millis(200)).await;
     let error = tx.commit().await.expect_err("the session is gone");
     assert_eq!(error.verdict, Verdict::RolledBack);
@@ -137,7 +145,11 @@ async fn a_fatal_error_in_place_of_the_reply_is_unknown(cluster: Cluster) {
     let error = tx.commit().await.expect_err("terminated");
     assert_eq!(error.verdict, Verdict::Unknown);
     assert_eq!(error.source.sqlstate(), Some("57P01"));
-    assert_eq!(error.source.class(), Class::Other, "not to be run again before it is resolved");
+    assert_eq!(
+        error.source.class(),
+        Class::Other,
+        "not to be run again before it is resolved"
+    );
 }
 
 async fn a_reply_that_never_comes_is_unknown(cluster: Cluster) {
@@ -149,7 +161,7 @@ async fn a_reply_that_never_comes_is_unknown(cluster: Cluster) {
     });
     let tx = impatient.pool(Role::App).begin(&ONE).await.unwrap();
     insert(&tx, 1, 1).await.unwrap();
-    proxy.arm(Fault::SwallowCommit);
+    proxy.arm(Fault::Swallow);
     let error = tx.commit().await.expect_err("no reply");
     assert_eq!(error.verdict, Verdict::Unknown);
     assert!(matches!(error.source, Error::CommitLost { source: None }));

@@ -60,7 +60,12 @@ async fn a_database_that_is_not_there(cluster: Cluster) {
     let db = cluster.database().await;
     let error = refused(&db.with(|settings| settings.dbname = "no_such_shop".to_owned())).await;
     assert_eq!((error.sqlstate(), error.class()), (Some("3D000"), Class::Other));
-    assert!(error.to_string().starts_with("there is no database no_such_shop at 127.0"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .starts_with("there is no database no_such_shop at 127.0"),
+        "{error}"
+    );
 }
 
 /// As with a role that does not exist where pg_hba.conf trusts: 28000.
@@ -71,7 +76,9 @@ async fn a_role_that_may_not_log_in(cluster: Cluster) {
     db.admin.batch_execute(&make).await.unwrap();
     let mut config = cluster.admin.clone();
     config.user(&name).password("hunter2").dbname(&db.name);
-    let error = connect_admin(&config, &Tls::default()).await.expect_err("may not log in");
+    let error = connect_admin(&config, &Tls::default())
+        .await
+        .expect_err("may not log in");
     db.admin.batch_execute(&format!("DROP ROLE {name}")).await.unwrap();
     well_said(&error);
     assert_eq!(error.sqlstate(), Some("28000"));
@@ -112,7 +119,12 @@ async fn an_administrator_with_a_wrong_password(cluster: Cluster) {
 
 #[tokio::test]
 async fn nobody_listens() {
-    let port = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+    let port = TcpListener::bind("127.0.0.1:0")
+        .await
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
     let database = Database::new(Settings::new("127.0.0.1", port, "shop")).unwrap();
     let error = refused(&database).await;
     assert_eq!(error.class(), Class::Reconnect);

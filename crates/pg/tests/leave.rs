@@ -39,7 +39,9 @@ async fn dropped_in_mid_query_it_leaves_no_open_transaction(cluster: Cluster) {
     let tx = narrow.pool(Role::App).begin(&ONE).await.unwrap();
     let before: i32 = tx.query_one(BACKEND, &[]).await.unwrap().get(0);
     insert(&tx, 1, 1).await.unwrap();
-    timeout(Duration::from_millis(50), tx.query(SLEEP, &[&0.5f64])).await.expect_err("asleep");
+    timeout(Duration::from_millis(50), tx.query(SLEEP, &[&0.5f64]))
+        .await
+        .expect_err("asleep");
     drop(tx);
     let tx = narrow.pool(Role::App).begin(&ONE).await.unwrap();
     let after: i32 = tx.query_one(BACKEND, &[]).await.unwrap().get(0);
@@ -52,7 +54,9 @@ async fn dropped_in_mid_query_it_leaves_no_open_transaction(cluster: Cluster) {
 async fn a_long_statement_is_cancelled(cluster: Cluster) {
     let db = cluster.database().await;
     let tx = db.database.pool(Role::App).begin(&ONE).await.unwrap();
-    timeout(Duration::from_millis(50), tx.query(SLEEP, &[&60f64])).await.expect_err("asleep");
+    timeout(Duration::from_millis(50), tx.query(SLEEP, &[&60f64]))
+        .await
+        .expect_err("asleep");
     let since = Instant::now();
     tx.rollback().await;
     db.wait_for_no_session("active").await;
@@ -70,20 +74,30 @@ async fn one_that_waits_for_a_lock_is_cancelled(cluster: Cluster) {
     holder.execute(THING_TOUCH, &[&1i64, &1i64]).await.unwrap();
     let waiter = pool.begin(&ONE).await.unwrap();
     let touch = waiter.execute(THING_TOUCH, &[&1i64, &1i64]);
-    timeout(Duration::from_millis(50), touch).await.expect_err("the row is locked");
+    timeout(Duration::from_millis(50), touch)
+        .await
+        .expect_err("the row is locked");
     drop(waiter);
     db.wait_for_no_session("active").await;
     holder.commit().await.unwrap();
-    let note: String =
-        db.admin.query_one("SELECT note FROM counterfoil.thing", &[]).await.unwrap().get(0);
+    let note: String = db
+        .admin
+        .query_one("SELECT note FROM counterfoil.thing", &[])
+        .await
+        .unwrap()
+        .get(0);
     assert_eq!(note, "x", "only the holder's");
 }
 
 async fn a_rollback_that_nobody_waits_for_is_finished(cluster: Cluster) {
     let db = cluster.database().await;
     let tx = db.database.pool(Role::App).begin(&ONE).await.unwrap();
-    timeout(Duration::from_millis(20), tx.query(SLEEP, &[&0.3f64])).await.expect_err("asleep");
-    timeout(Duration::from_millis(20), tx.rollback()).await.expect_err("behind the sleep");
+    timeout(Duration::from_millis(20), tx.query(SLEEP, &[&0.3f64]))
+        .await
+        .expect_err("asleep");
+    timeout(Duration::from_millis(20), tx.rollback())
+        .await
+        .expect_err("behind the sleep");
     db.wait_for_no_session("active").await;
     db.wait_for_no_session("idle in transaction%").await;
 }
@@ -96,7 +110,13 @@ async fn dropped_outside_of_a_runtime_it_closes_its_connection(cluster: Cluster)
     std::thread::spawn(move || drop(tx)).join().unwrap();
     db.wait_for_no_session("idle in transaction%").await;
     assert_eq!(db.things().await, 0);
-    narrow.pool(Role::App).begin(&ONE).await.expect("its place in the pool is free").rollback().await;
+    narrow
+        .pool(Role::App)
+        .begin(&ONE)
+        .await
+        .expect("its place in the pool is free")
+        .rollback()
+        .await;
 }
 
 async fn a_begin_that_nobody_waits_for_leaves_nothing(cluster: Cluster) {

@@ -31,7 +31,11 @@ impl Story {
         let db = cluster.database().await;
         db.database.maintain_outcomes().await.unwrap();
         let proxy = Proxy::before(cluster.port()).await;
-        Self { db, proxy, runs: AtomicU32::new(0) }
+        Self {
+            db,
+            proxy,
+            runs: AtomicU32::new(0),
+        }
     }
 
     /// Inserts a thing with the next free id, so that a second run would leave a second row.
@@ -59,7 +63,7 @@ impl Story {
 
 async fn lost_before_commit_it_is_run_again(cluster: Cluster) {
     let story = Story::on(cluster).await;
-    story.proxy.arm(Fault::BeforeCommit);
+    story.proxy.arm(Fault::Before);
     assert_eq!(story.run(|_| {}).await.unwrap(), 2, "the second run's value");
     assert!(!story.proxy.is_armed());
     assert_eq!((story.runs(), story.db.things().await), (2, 1), "one effect");
@@ -67,7 +71,7 @@ async fn lost_before_commit_it_is_run_again(cluster: Cluster) {
 
 async fn lost_after_commit_it_is_not_run_again(cluster: Cluster) {
     let story = Story::on(cluster).await;
-    story.proxy.arm(Fault::AfterCommit);
+    story.proxy.arm(Fault::After);
     assert_eq!(story.run(|_| {}).await.unwrap(), 1, "the first run's value");
     assert!(!story.proxy.is_armed());
     assert_eq!((story.runs(), story.db.things().await), (1, 1), "one effect");
@@ -77,7 +81,7 @@ async fn lost_after_commit_it_is_not_run_again(cluster: Cluster) {
 /// still in its transaction, and the twin's COMMIT reaches the server later.
 async fn a_twin_still_in_progress_is_waited_for(cluster: Cluster) {
     let story = Story::on(cluster).await;
-    story.proxy.arm(Fault::HoldCommit);
+    story.proxy.arm(Fault::Hold);
     let commit_later = async {
         story.db.wait_until("wait_event_type = 'Lock'").await;
         assert_eq!(story.db.things().await, 0, "nothing to be seen yet");
@@ -91,7 +95,7 @@ async fn a_twin_still_in_progress_is_waited_for(cluster: Cluster) {
 /// The same, but the twin's session ends without COMMIT.
 async fn a_twin_that_will_never_commit_is_run_again(cluster: Cluster) {
     let story = Story::on(cluster).await;
-    story.proxy.arm(Fault::HoldCommit);
+    story.proxy.arm(Fault::Hold);
     let end_later = async {
         story.db.wait_until("wait_event_type = 'Lock'").await;
         let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
@@ -106,17 +110,22 @@ async fn a_twin_that_will_never_commit_is_run_again(cluster: Cluster) {
 async fn a_lost_commit_on_a_cold_database_makes_its_partition(cluster: Cluster) {
     let db = cluster.database().await;
     let proxy = Proxy::before(cluster.port()).await;
-    let story = Story { db, proxy, runs: AtomicU32::new(0) };
-    story.proxy.arm(Fault::AfterCommit);
+    let story = Story {
+        db,
+        proxy,
+        runs: AtomicU32::new(0),
+    };
+    story.proxy.arm(Fault::After);
     // The first COMMIT is the one that makes the partition, as the owner: that is the one lost.
     story.run(|_| {}).await.unwrap();
     assert_eq!(story.db.things().await, 1);
 }
 
 async fn what_cannot_be_resolved_is_unknown_and_can_be_asked_again(cluster: Cluster) {
-    for (fault, verdict, things) in
-        [(Fault::AfterCommit, Verdict::Committed, 1), (Fault::BeforeCommit, Verdict::RolledBack, 0)]
-    {
+    for (fault, verdict, things) in [
+        (Fault::After, Verdict::Committed, 1),
+        (Fault::Before, Verdict::RolledBack, 0),
+    ] {
         let story = Story::on(cluster.clone()).await;
         story.proxy.arm(fault);
         let cut_off = async {
@@ -131,7 +140,9 @@ async fn what_cannot_be_resolved_is_unknown_and_can_be_asked_again(cluster: Clus
             settings.pool_size = [(Role::App, 1)].into();
         });
         let (result, ()) = futures_util::future::join(run, cut_off).await;
-        let Err(Error::Unknown { token, source }) = &result else { panic!("{result:?}") };
+        let Err(Error::Unknown { token, source }) = &result else {
+            panic!("{result:?}")
+        };
         assert!(matches!(**source, Error::CommitLost { .. }));
         let error = result.as_ref().unwrap_err();
         assert_eq!(error.class(), Class::Other);
@@ -160,8 +171,7 @@ async fn the_first_answer_stands(cluster: Cluster) {
     db.database.maintain_outcomes().await.unwrap();
     // A token that nobody wrote: the question makes sure that nobody will.
     let token: Token = fresh_token().parse().unwrap();
-    let (a, b) =
-        futures_util::future::join(db.database.resolve(token), db.database.resolve(token)).await;
+    let (a, b) = futures_util::future::join(db.database.resolve(token), db.database.resolve(token)).await;
     assert_eq!((a.unwrap(), b.unwrap()), (Verdict::RolledBack, Verdict::RolledBack));
     let sql = "SELECT count(*) FROM counterfoil.outcome WHERE verdict = 'rolled_back'";
     assert_eq!(db.admin.query_one(sql, &[]).await.unwrap().get::<_, i64>(0), 1);
@@ -170,12 +180,17 @@ async fn the_first_answer_stands(cluster: Cluster) {
 /// All of it once more behind PgBouncer, where the session that resolves is not ours to choose.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn behind_pgbouncer_a_lost_commit_is_resolved_as_well() {
-    let bouncer = Cluster { admin: variable_of("COUNTERFOIL_TEST_PGBOUNCER").parse().unwrap() };
-    for (fault, runs) in [(Fault::BeforeCommit, 2), (Fault::AfterCommit, 1)] {
+    let bouncer = Cluster {
+        admin: variable_of("COUNTERFOIL_TEST_PGBOUNCER").parse().unwrap(),
+    };
+    for (fault, runs) in [(Fault::Before, 2), (Fault::After, 1)] {
         let mut story = Story::on(Cluster::pg15()).await;
         story.proxy = Proxy::before(bouncer.port()).await;
         story.proxy.arm(fault);
-        story.run(|settings| settings.pooler = Pooler::Transaction).await.unwrap();
+        story
+            .run(|settings| settings.pooler = Pooler::Transaction)
+            .await
+            .unwrap();
         assert_eq!((story.runs(), story.db.things().await), (runs, 1), "{fault:?}");
     }
 }

@@ -53,7 +53,7 @@ async fn partitions_that_are_past_are_dropped(cluster: Cluster) {
     let past = old_partition(&db, 3).await;
     let kept = old_partition(&db, 2).await;
     let done = db.database.maintain_outcomes().await.unwrap();
-    assert_eq!(done.dropped, [past.clone()]);
+    assert_eq!(done.dropped, std::slice::from_ref(&past));
     let sql = "SELECT count(*) FROM pg_class WHERE relname = $1 AND relkind = 'r'";
     for (name, there) in [(past, 0), (kept, 1)] {
         let count: i64 = db.admin.query_one(sql, &[&name]).await.unwrap().get(0);
@@ -65,12 +65,21 @@ async fn what_is_made_stands_when_nothing_can_be_dropped(cluster: Cluster) {
     let db = cluster.database().await;
     let past = old_partition(&db, 9).await;
     // A long report reads the table.
-    db.admin.batch_execute("BEGIN; SELECT * FROM counterfoil.outcome").await.unwrap();
+    db.admin
+        .batch_execute("BEGIN; SELECT * FROM counterfoil.outcome")
+        .await
+        .unwrap();
     let error = db.database.maintain_outcomes().await.expect_err("the table is in use");
     assert_eq!(error.class(), Class::Retry);
     db.admin.batch_execute("COMMIT").await.unwrap();
     let done = db.database.maintain_outcomes().await.unwrap();
-    assert_eq!(done, Maintained { made: Vec::new(), dropped: vec![past] });
+    assert_eq!(
+        done,
+        Maintained {
+            made: Vec::new(),
+            dropped: vec![past]
+        }
+    );
 }
 
 async fn one_process_maintains_at_a_time(cluster: Cluster) {
@@ -85,7 +94,9 @@ async fn one_process_maintains_at_a_time(cluster: Cluster) {
 async fn the_first_runs_of_a_database_make_their_partition(cluster: Cluster) {
     let db = cluster.database().await;
     let runs = (0..8i64).map(|id| {
-        db.database.pool(Role::App).run(&ONE, move |tx| attempt(async move { insert(tx, 1, id).await }))
+        db.database
+            .pool(Role::App)
+            .run(&ONE, move |tx| attempt(async move { insert(tx, 1, id).await }))
     });
     for result in join_all(runs).await {
         assert_eq!(result.unwrap(), 1);
@@ -101,11 +112,16 @@ async fn only_who_writes_outcomes_may(cluster: Cluster) {
     for role in [Role::App, Role::Lane, Role::Ops, Role::Owner, Role::Report] {
         let pool = db.database.pool(role);
         // For the report role no row is written, and none is needed.
-        pool.run(&Scope::Installation, |_| attempt(async { Ok(()) })).await.unwrap();
+        pool.run(&Scope::Installation, |_| attempt(async { Ok(()) }))
+            .await
+            .unwrap();
     }
     let sql = "SELECT count(*) FROM counterfoil.outcome";
     assert_eq!(db.admin.query_one(sql, &[]).await.unwrap().get::<_, i64>(0), 4);
     let tx = db.database.pool(Role::App).begin(&ONE).await.unwrap();
-    let error = tx.batch("DELETE FROM counterfoil.outcome").await.expect_err("append only");
+    let error = tx
+        .batch("DELETE FROM counterfoil.outcome")
+        .await
+        .expect_err("append only");
     assert_eq!(error.sqlstate(), Some("42501"));
 }

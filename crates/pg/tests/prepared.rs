@@ -13,8 +13,11 @@ on_both!(
     a_missing_parameter_is_said_without_asking_the_server,
 );
 
-static WHOLE_THING: &Sql =
-    &Sql { name: "whole_thing", text: "SELECT * FROM counterfoil.thing", params: &[] };
+static WHOLE_THING: &Sql = &Sql {
+    name: "whole_thing",
+    text: "SELECT * FROM counterfoil.thing",
+    params: &[],
+};
 
 async fn a_statement_is_prepared_once_per_connection(cluster: Cluster) {
     let db = cluster.database().await;
@@ -45,7 +48,10 @@ async fn after_ddl_a_stale_plan_is_prepared_again(cluster: Cluster) {
     let ddl = "ALTER TABLE counterfoil.thing ADD COLUMN more text";
     db.admin.batch_execute(ddl).await.unwrap();
     let tx = pool.begin(&ONE).await.unwrap();
-    let error = tx.query(WHOLE_THING, &[]).await.expect_err("cached plan must not change");
+    let error = tx
+        .query(WHOLE_THING, &[])
+        .await
+        .expect_err("cached plan must not change");
     assert_eq!((error.sqlstate(), error.class()), (Some("0A000"), Class::Reprepare));
     drop(tx);
     let tx = pool.begin(&ONE).await.unwrap();
@@ -55,8 +61,13 @@ async fn after_ddl_a_stale_plan_is_prepared_again(cluster: Cluster) {
     tx.commit().await.unwrap();
 
     // `run` does that by itself.
-    db.admin.batch_execute("ALTER TABLE counterfoil.thing DROP COLUMN more").await.unwrap();
-    pool.run(&ONE, |tx| attempt(async move { tx.query(WHOLE_THING, &[]).await })).await.unwrap();
+    db.admin
+        .batch_execute("ALTER TABLE counterfoil.thing DROP COLUMN more")
+        .await
+        .unwrap();
+    pool.run(&ONE, |tx| attempt(async move { tx.query(WHOLE_THING, &[]).await }))
+        .await
+        .unwrap();
 }
 
 async fn after_deallocate_all_statements_are_prepared_again(cluster: Cluster) {
@@ -107,7 +118,9 @@ async fn no_named_statement_reaches_pgbouncer() {
     };
     let db = Cluster::pg15().database().await;
     db.database.maintain_outcomes().await.unwrap();
-    let bouncer = Cluster { admin: variable_of("COUNTERFOIL_TEST_PGBOUNCER").parse().unwrap() };
+    let bouncer = Cluster {
+        admin: variable_of("COUNTERFOIL_TEST_PGBOUNCER").parse().unwrap(),
+    };
     let proxy = Proxy::before(bouncer.port()).await;
     let through = db.with(|settings| {
         settings.port = proxy.port;

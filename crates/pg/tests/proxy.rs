@@ -15,14 +15,14 @@ use tokio::sync::{Notify, watch};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// The connection is closed; the server never hears of COMMIT.
-    BeforeCommit,
+    Before,
     /// The server commits and answers; the answer is thrown away and the connection closed.
-    AfterCommit,
+    After,
     /// The client's connection is closed; the server's stays open, in the transaction, until
     /// `Proxy::let_go` passes COMMIT on.
-    HoldCommit,
+    Hold,
     /// COMMIT and everything after it vanishes, and nobody is told.
-    SwallowCommit,
+    Swallow,
 }
 
 pub struct Proxy {
@@ -102,8 +102,12 @@ async fn serve(state: Arc<State>, client: TcpStream) -> io::Result<()> {
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
     let lose_replies = Arc::new(Notify::new());
-    let replies =
-        tokio::spawn(pass_replies(state.mute.subscribe(), from_server, to_client, Arc::clone(&lose_replies)));
+    let replies = tokio::spawn(pass_replies(
+        state.mute.subscribe(),
+        from_server,
+        to_client,
+        Arc::clone(&lose_replies),
+    ));
     let result = pass_requests(state, from_client, to_server, &lose_replies).await;
     replies.abort();
     result
@@ -130,8 +134,8 @@ async fn pass_requests(
         let commit = kind == b'Q' && body.starts_with(b"COMMIT");
         let fault = if commit { state.fault.lock().take() } else { None };
         match fault {
-            Some(Fault::BeforeCommit) => return Ok(()),
-            Some(Fault::HoldCommit) => {
+            Some(Fault::Before) => return Ok(()),
+            Some(Fault::Hold) => {
                 lose_replies.notify_one();
                 drop(client);
                 state.let_go.notified().await;
@@ -140,12 +144,12 @@ async fn pass_requests(
                 tokio::time::sleep(std::time::Duration::from_millis(300)).await;
                 return Ok(());
             }
-            Some(Fault::SwallowCommit) => loop {
+            Some(Fault::Swallow) => loop {
                 if client.read_u8().await.is_err() {
                     return Ok(());
                 }
             },
-            Some(Fault::AfterCommit) => {
+            Some(Fault::After) => {
                 lose_replies.notify_one();
                 write(&mut server, kind, &body).await?;
                 tokio::time::sleep(std::time::Duration::from_millis(300)).await;

@@ -40,14 +40,20 @@ async fn without_a_scope_nothing_is_seen_or_written(cluster: Cluster) {
 async fn inside_a_scope_other_tenants_do_not_exist(cluster: Cluster) {
     let db = cluster.database().await;
     let lane = db.database.pool(Role::Lane);
-    let tx = lane.begin(&Scope::tenants(vec![TenantId(2), TenantId(1)])).await.unwrap();
+    let tx = lane
+        .begin(&Scope::tenants(vec![TenantId(2), TenantId(1)]))
+        .await
+        .unwrap();
     insert(&tx, 1, 10).await.unwrap();
     insert(&tx, 2, 20).await.unwrap();
     let error = insert(&tx, 3, 30).await.expect_err("not of the batch");
     assert_eq!(error.sqlstate(), Some("42501"));
     drop(tx);
 
-    let tx = lane.begin(&Scope::tenants(vec![TenantId(2), TenantId(1)])).await.unwrap();
+    let tx = lane
+        .begin(&Scope::tenants(vec![TenantId(2), TenantId(1)]))
+        .await
+        .unwrap();
     insert(&tx, 1, 10).await.unwrap();
     insert(&tx, 2, 20).await.unwrap();
     assert_eq!(tx.query(THING_LIST, &[]).await.unwrap().len(), 2);
@@ -72,7 +78,9 @@ async fn a_scope_ends_with_its_transaction(cluster: Cluster) {
     let tx = pool.begin(&Scope::Installation).await.unwrap();
     let after: i32 = tx.query_one(BACKEND, &[]).await.unwrap().get(0);
     assert_eq!(before, after, "the same session");
-    tx.query(THING_LIST, &[]).await.expect_err("the scope was another transaction's");
+    tx.query(THING_LIST, &[])
+        .await
+        .expect_err("the scope was another transaction's");
     drop(tx);
 
     let tx = pool.begin(&Scope::Tenant(TenantId(2))).await.unwrap();
@@ -89,7 +97,9 @@ async fn a_scope_set_for_the_session_is_refused(cluster: Cluster) {
         tx.batch(&format!("SET {setting} = '7'")).await.unwrap();
         tx.commit().await.unwrap();
 
-        let Err(error) = pool.begin(&ONE).await else { panic!("begun with {setting} set") };
+        let Err(error) = pool.begin(&ONE).await else {
+            panic!("begun with {setting} set")
+        };
         assert!(matches!(&error, Error::ScopeSet { setting: found, value }
             if *found == setting && value == "7"));
         assert!(error.to_string().contains("SET without LOCAL"), "{error}");
@@ -104,7 +114,9 @@ async fn a_scope_set_for_the_role_is_refused(cluster: Cluster) {
     let db = cluster.database().await;
     let set = "ALTER ROLE counterfoil_app IN DATABASE $ SET counterfoil.tenant = '1'";
     db.admin.batch_execute(&set.replace('$', &db.name)).await.unwrap();
-    let Err(error) = db.with(|_| {}).pool(Role::App).begin(&ONE).await else { panic!("begun") };
+    let Err(error) = db.with(|_| {}).pool(Role::App).begin(&ONE).await else {
+        panic!("begun")
+    };
     assert!(error.to_string().contains("ALTER ROLE"), "{error}");
 }
 
@@ -113,7 +125,9 @@ async fn a_scope_set_for_the_role_is_refused(cluster: Cluster) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_scope_that_leaked_through_pgbouncer_is_refused() {
     let db = Cluster::pg15().database().await;
-    let bouncer = Cluster { admin: variable_of("COUNTERFOIL_TEST_PGBOUNCER").parse().unwrap() };
+    let bouncer = Cluster {
+        admin: variable_of("COUNTERFOIL_TEST_PGBOUNCER").parse().unwrap(),
+    };
     let mut careless = bouncer.clone();
     careless.admin.user("counterfoil_app").password(PASSWORD);
     let careless = careless.connect(&db.name).await;
@@ -125,8 +139,13 @@ async fn a_scope_that_leaked_through_pgbouncer_is_refused() {
         settings.pooler = Pooler::Transaction;
     });
     let pool = through.pool(Role::App);
-    let Err(error) = pool.begin(&ONE).await else { panic!("begun on a session with a scope") };
-    assert!(matches!(&error, Error::ScopeSet { value, .. } if value == "2"), "{error}");
+    let Err(error) = pool.begin(&ONE).await else {
+        panic!("begun on a session with a scope")
+    };
+    assert!(
+        matches!(&error, Error::ScopeSet { value, .. } if value == "2"),
+        "{error}"
+    );
     assert!(error.to_string().contains("RECONNECT"), "{error}");
 
     // Since the connection was closed in the transaction, PgBouncer closed the server's as well.

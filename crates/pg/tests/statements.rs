@@ -14,6 +14,10 @@ async fn every_statement_prepares_with_the_types_it_declares(cluster: Cluster) {
             panic!("{}: {error:?}", sql.name);
         });
         assert_eq!(inferred.params(), sql.params, "{}", sql.name);
-        assert!(!sql.text.trim_end().ends_with(';'), "{}: one statement, no semicolon", sql.name);
+        assert!(
+            !sql.text.trim_end().ends_with(';'),
+            "{}: one statement, no semicolon",
+            sql.name
+        );
     }
 }

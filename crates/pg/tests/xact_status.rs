@@ -28,7 +28,10 @@ async fn after_a_crash_a_transaction_number_may_be_somebody_elses() {
     for attempt in 0..10 {
         let client = connect(&server).await;
         let token = format!("token {attempt}");
-        client.batch_execute("CHECKPOINT; SET synchronous_commit = off").await.unwrap();
+        client
+            .batch_execute("CHECKPOINT; SET synchronous_commit = off")
+            .await
+            .unwrap();
         let xid = write(&client, &format!("INSERT INTO outcome VALUES ('{token}')")).await;
         // It is committed, says the server, and everybody sees it.
         assert_eq!(status(&client, &xid).await.as_deref(), Some("committed"));
@@ -91,8 +94,14 @@ fn start(folder: PathBuf) -> impl FnOnce() -> Running {
             ("shared_buffers", "16MB"),
         ];
         let settings = quiet.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-        let options = Options { settings, ..Options::default() };
-        Cluster::open(binaries, &folder, options, &|_| {}).unwrap().start(&|_| {}).unwrap()
+        let options = Options {
+            settings,
+            ..Options::default()
+        };
+        Cluster::open(binaries, &folder, options, &|_| {})
+            .unwrap()
+            .start(&|_| {})
+            .unwrap()
     }
 }
 

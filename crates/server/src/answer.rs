@@ -13,6 +13,7 @@ use http::{HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 use jiff::Timestamp;
 
+use crate::codes;
 use crate::json::{self, Object};
 use crate::param;
 use crate::problem::{self, PROBLEM_JSON, Problem, Refused, whole_seconds};
@@ -103,52 +104,58 @@ fn problem_of(tenant: TenantId, key: &Key, answer: &Answer) -> Refused {
         Answer::First(_) | Answer::Replayed(_) => unreachable!("an answer with a stub is rendered from the stub"),
         Answer::Mismatch { field } => {
             let detail = format!("the key was used with another body; `{field}` differs, and nothing was done");
-            Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "key_reused", field.clone(), detail)
+            Problem::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                codes::KEY_REUSED,
+                field.clone(),
+                detail,
+            )
         }
         Answer::KeyTooOld { retention } => {
             let detail = format!(
                 "the UUIDv7 key is older than the {} that stubs are kept: whether it was used can no longer be told",
                 in_words(*retention)
             );
-            Problem::new(StatusCode::CONFLICT, "key_too_old", "key", detail)
+            Problem::new(StatusCode::CONFLICT, codes::KEY_TOO_OLD, "key", detail)
         }
         Answer::KeyAhead => Problem::bad_request(
-            "key_ahead",
+            codes::KEY_AHEAD,
             "key",
             "the UUIDv7 key is more than an hour ahead of the database's clock; set the caller's clock",
         ),
         Answer::TooMany { retry_after } => {
             let detail = "too many intents are waiting; send it again under the same key";
-            let mut problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "too_many", "", detail);
+            let mut problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, codes::TOO_MANY, "", detail);
             problem.extra.retry_after = Some(*retry_after);
             problem
         }
         Answer::DeadlinePassed => {
             let detail = "the caller's time was over before the intent was started; nothing was done";
-            Problem::new(StatusCode::REQUEST_TIMEOUT, "deadline_passed", "", detail)
+            Problem::new(StatusCode::REQUEST_TIMEOUT, codes::DEADLINE_PASSED, "", detail)
         }
         Answer::Busy => {
             let detail = "somebody else holds a row of this tenant; nothing was done, send it again under the same key";
-            again(Problem::new(unavailable, "busy", "", detail), 1)
+            again(Problem::new(unavailable, codes::BUSY, "", detail), 1)
         }
         Answer::Unavailable { reason } => {
             let detail = format!("{reason}; nothing was done, send it again under the same key");
-            again(Problem::new(unavailable, "unavailable", "", detail), 1)
+            again(Problem::new(unavailable, codes::UNAVAILABLE, "", detail), 1)
         }
         Answer::ShuttingDown => {
             let detail = "the server is on its way down and did not take the intent; send it again under the same key";
-            again(Problem::new(unavailable, "shutting_down", "", detail), 2)
+            again(Problem::new(unavailable, codes::SHUTTING_DOWN, "", detail), 2)
         }
         Answer::Failed { id } => {
-            let detail = "the intent hit a fault of ours; nothing was done, and it can be sent again once that is mended";
-            let mut problem = Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "", detail);
+            let detail =
+                "the intent hit a fault of ours; nothing was done, and it can be sent again once that is mended";
+            let mut problem = Problem::new(StatusCode::INTERNAL_SERVER_ERROR, codes::INTERNAL, "", detail);
             problem.extra.id = Some(id.to_string());
             problem
         }
         Answer::Unknown => {
             let detail = "the reply to COMMIT was lost and what came of the intent could not be learnt; \
                           ask for its stub, or send it again under the same key";
-            let mut problem = Problem::new(StatusCode::GATEWAY_TIMEOUT, "outcome_unknown", "", detail);
+            let mut problem = Problem::new(StatusCode::GATEWAY_TIMEOUT, codes::OUTCOME_UNKNOWN, "", detail);
             problem.extra.stub = Some(stub_path(tenant, key));
             problem
         }
@@ -163,7 +170,7 @@ fn again(mut problem: Refused, seconds: u64) -> Refused {
 fn in_words(span: Duration) -> String {
     let seconds = span.as_secs();
     match seconds {
-        _ if seconds >= 86_400 && seconds % 86_400 == 0 => format!("{} days", seconds / 86_400),
+        _ if seconds >= 86_400 && seconds.is_multiple_of(86_400) => format!("{} days", seconds / 86_400),
         _ => format!("{seconds} seconds"),
     }
 }
@@ -185,12 +192,20 @@ fn kept(shown: &Shown<'_>, replayed: bool) -> Response<Full<Bytes>> {
         }
         shown.members(out);
     });
-    let media_type = if shown.accepted { "application/json" } else { PROBLEM_JSON };
+    let media_type = if shown.accepted {
+        "application/json"
+    } else {
+        PROBLEM_JSON
+    };
     let mut response = Response::new(Full::new(Bytes::from(body)));
     *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
     if replayed {
-        response.headers_mut().insert(REPLAYED.clone(), HeaderValue::from_static("true"));
+        response
+            .headers_mut()
+            .insert(REPLAYED.clone(), HeaderValue::from_static("true"));
     }
     response
 }
@@ -237,13 +252,19 @@ pub(crate) fn stub_state(key: &Key, state: &StubState) -> Vec<u8> {
         StubState::InFlight => {
             out.raw("state", "\"in_flight\"");
             out.key(key);
-            out.text("advice", "the intent waits or is being worked on in this server; ask again in a moment");
+            out.text(
+                "advice",
+                "the intent waits or is being worked on in this server; ask again in a moment",
+            );
         }
         StubState::None { as_of } => {
             out.raw("state", "\"none\"");
             out.key(key);
             out.time("as_of", *as_of);
-            out.text("advice", "nothing was done under this key by that time; send the intent again under the same key");
+            out.text(
+                "advice",
+                "nothing was done under this key by that time; send the intent again under the same key",
+            );
         }
     })
 }
@@ -251,7 +272,11 @@ pub(crate) fn stub_state(key: &Key, state: &StubState) -> Vec<u8> {
 fn found(out: &mut Object<'_>, shown: &Shown<'_>) {
     out.key(shown.key);
     out.text("kind", shown.kind);
-    let (outcome, member) = if shown.accepted { ("accepted", "result") } else { ("refused", "refusal") };
+    let (outcome, member) = if shown.accepted {
+        ("accepted", "result")
+    } else {
+        ("refused", "refusal")
+    };
     out.text("outcome", outcome);
     out.raw(member, shown.result);
     out.time("recorded_at", shown.recorded_at);
@@ -267,7 +292,13 @@ mod tests {
 
     fn shown<'a>(key: &'a Key, accepted: bool, result: &'a str) -> Shown<'a> {
         let recorded_at = "2026-03-01T12:00:00.25Z".parse().unwrap();
-        Shown { key, kind: "ledger.transfer", accepted, result, recorded_at }
+        Shown {
+            key,
+            kind: "ledger.transfer",
+            accepted,
+            result,
+            recorded_at,
+        }
     }
 
     /// Status, headers that matter, body.
@@ -284,13 +315,21 @@ mod tests {
 
     fn answers() -> Vec<Answer> {
         vec![
-            Answer::Mismatch { field: "amount".to_owned() },
-            Answer::KeyTooOld { retention: Duration::from_secs(30 * 86_400) },
+            Answer::Mismatch {
+                field: "amount".to_owned(),
+            },
+            Answer::KeyTooOld {
+                retention: Duration::from_secs(30 * 86_400),
+            },
             Answer::KeyAhead,
-            Answer::TooMany { retry_after: Duration::from_millis(1_200) },
+            Answer::TooMany {
+                retry_after: Duration::from_millis(1_200),
+            },
             Answer::DeadlinePassed,
             Answer::Busy,
-            Answer::Unavailable { reason: "the database is read-only" },
+            Answer::Unavailable {
+                reason: "the database is read-only",
+            },
             Answer::ShuttingDown,
             Answer::Failed { id: Uuid::from_u128(1) },
             Answer::Unknown,
@@ -426,11 +465,17 @@ link: </v1/tenants/7/stubs/a%2Fb>; rel="status"
     #[test]
     fn a_stub_is_found_in_flight_or_none_as_of_a_time() {
         let key = Key::parse("k").unwrap();
-        let mut all = Vec::new();
-        all.push(json::object(|out| found(out, &shown(&key, true, r#"{"hold":"h"}"#))));
-        all.push(json::object(|out| found(out, &shown(&key, false, r#"{"code":"c","field":"f","message":"m"}"#))));
-        all.push(stub_state(&key, &StubState::InFlight));
-        all.push(stub_state(&key, &StubState::None { as_of: "2026-03-01T12:00:00Z".parse().unwrap() }));
+        let all = [
+            json::object(|out| found(out, &shown(&key, true, r#"{"hold":"h"}"#))),
+            json::object(|out| found(out, &shown(&key, false, r#"{"code":"c","field":"f","message":"m"}"#))),
+            stub_state(&key, &StubState::InFlight),
+            stub_state(
+                &key,
+                &StubState::None {
+                    as_of: "2026-03-01T12:00:00Z".parse().unwrap(),
+                },
+            ),
+        ];
         let all: Vec<_> = all.into_iter().map(|body| String::from_utf8(body).unwrap()).collect();
         insta::assert_snapshot!(all.join("\n"), @r#"
 {"key":"k","kind":"ledger.transfer","outcome":"accepted","result":{"hold":"h"},"recorded_at":"2026-03-01T12:00:00.250000Z"}

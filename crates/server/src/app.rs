@@ -1,17 +1,21 @@
 //! One request, from its head to its answer.
 
+use std::panic::AssertUnwindSafe;
 use std::time::Instant;
 
 use bytes::Bytes;
 use counterfoil_pg::TenantId;
 use counterfoil_tenant::Caller;
+use futures_util::FutureExt as _;
 use http::header::{CONTENT_TYPE, EXPECT};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Body;
+use uuid::Uuid;
 
 use crate::body::{self, Budget};
+use crate::codes;
 use crate::engine::Engine;
 use crate::head;
 use crate::limits::Limits;
@@ -57,14 +61,20 @@ impl<E: Engine> App<E> {
     {
         let came = Instant::now();
         let (parts, body) = request.into_parts();
-        let (route, response) = match route::find(&parts.method, parts.uri.path()) {
-            Ok(found) => (Some(found.index), self.act(&found, &parts, body, came).await),
-            Err(miss) => {
-                body::leave(body, &self.limits, expects(&parts));
-                (None, Err(missed(miss)))
+        let found = route::find(&parts.method, parts.uri.path());
+        let route = found.as_ref().ok().map(|found| found.index);
+        // Of a kind that panics while it reads a body, the caller still gets an answer.
+        let answered = AssertUnwindSafe(async {
+            match &found {
+                Ok(found) => self.act(found, &parts, body, came).await,
+                Err(miss) => {
+                    body::leave(body, &self.limits, expects(&parts));
+                    Err(missed(miss))
+                }
             }
-        };
-        let response = response.unwrap_or_else(|problem| problem.response());
+        });
+        let answered = answered.catch_unwind().await.unwrap_or_else(|_| Err(panicked(&parts)));
+        let response = answered.unwrap_or_else(|problem| problem.response());
         self.metrics.count(route, response.status(), came.elapsed());
         response
     }
@@ -107,9 +117,15 @@ impl<E: Engine> App<E> {
         let secret = head::secret(headers, page)?;
         let caller = match &secret {
             None => None,
-            Some(secret) => self.engine.check(secret).await.map_err(|error| fault("check a key", &error.0))?,
+            Some(secret) => self
+                .engine
+                .check(secret)
+                .await
+                .map_err(|error| fault("check a key", &error.0))?,
         };
-        let Some(caller) = caller else { return Err(unauthorized(secret.is_some(), page)) };
+        let Some(caller) = caller else {
+            return Err(unauthorized(secret.is_some(), page));
+        };
         self.pass(door, found.tenant, caller).await
     }
 
@@ -119,7 +135,7 @@ impl<E: Engine> App<E> {
             (Door::Operator, Caller::Operator, _) => Ok(()),
             (Door::Operator, Caller::Tenant(_), _) => {
                 let detail = "this takes the key of an operator, and this one is a tenant's";
-                Err(Problem::new(StatusCode::FORBIDDEN, "operators_only", "", detail))
+                Err(Problem::new(StatusCode::FORBIDDEN, codes::OPERATORS_ONLY, "", detail))
             }
             (Door::Tenant, Caller::Tenant(own), Some(tenant)) if own == tenant => Ok(()),
             (Door::Tenant, Caller::Operator, Some(tenant)) => {
@@ -140,7 +156,10 @@ impl<E: Engine> App<E> {
             Action::Ready => Ok(self.readiness().await),
             Action::Metrics => Ok(self.metrics_page()),
             Action::OpenApi => Ok(json(crate::pages::OPENAPI.as_bytes())),
-            Action::Codes => Ok(text("text/markdown; charset=utf-8", Bytes::from_static(crate::pages::CODES.as_bytes()))),
+            Action::Codes => Ok(text(
+                "text/markdown; charset=utf-8",
+                Bytes::from_static(crate::pages::CODES.as_bytes()),
+            )),
             Action::Status => Ok(self.status_page().await),
             Action::Tenants => self.tenants(query).await,
             _ => self.read(found, query).await,
@@ -154,7 +173,9 @@ pub(crate) fn expects(parts: &Parts) -> bool {
 
 pub(crate) fn text(media_type: &'static str, body: Bytes) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(body));
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
     response
 }
 
@@ -162,30 +183,59 @@ pub(crate) fn json(body: impl Into<Bytes>) -> Response<Full<Bytes>> {
     text("application/json", body.into())
 }
 
-fn missed(miss: Miss) -> Refused {
+fn missed(miss: &Miss) -> Refused {
     match miss {
-        Miss::NotFound => {
-            Problem::new(StatusCode::NOT_FOUND, "route_unknown", "", "there is no such route; /openapi.json lists them")
-        }
+        Miss::NotFound => Problem::new(
+            StatusCode::NOT_FOUND,
+            codes::ROUTE_UNKNOWN,
+            "",
+            "there is no such route; /openapi.json lists them",
+        ),
         Miss::Method { allow } => {
             let detail = format!("the methods of this route are {allow}");
-            let mut problem = Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "", detail);
-            problem.extra.allow = Some(allow);
+            let mut problem = Problem::new(StatusCode::METHOD_NOT_ALLOWED, codes::METHOD_NOT_ALLOWED, "", detail);
+            problem.extra.allow = Some(allow.clone());
             problem
         }
     }
 }
 
+fn panicked(parts: &Parts) -> Refused {
+    let id = new_id();
+    tracing::error!(%id, method = %parts.method, path = parts.uri.path(), "a request panicked before it was handed over");
+    internal(id, "the request hit a fault of ours; the log has it under the id")
+}
+
+fn internal(id: Uuid, detail: &'static str) -> Refused {
+    let mut problem = Problem::new(StatusCode::INTERNAL_SERVER_ERROR, codes::INTERNAL, "", detail);
+    problem.extra.id = Some(id.to_string());
+    problem
+}
+
+fn new_id() -> Uuid {
+    uuid::Builder::from_random_bytes(rand::random()).into_uuid()
+}
+
 fn unauthorized(presented: bool, page: bool) -> Refused {
     let (detail, challenge) = match (presented, page) {
-        (false, false) => ("send Authorization: Bearer with a key of yours", "Bearer realm=\"counterfoil\""),
-        (true, false) => {
-            ("the key is not known, or was revoked", "Bearer realm=\"counterfoil\", error=\"invalid_token\"")
-        }
-        (false, true) => ("give a key of yours as the password", "Basic realm=\"counterfoil: any name, a key as the password\""),
-        (true, true) => ("the key is not known, or was revoked", "Basic realm=\"counterfoil: any name, a key as the password\""),
+        (false, false) => (
+            "send Authorization: Bearer with a key of yours",
+            "Bearer realm=\"counterfoil\"",
+        ),
+        (true, false) => (
+            "the key is not known, or was revoked",
+            "Bearer realm=\"counterfoil\", error=\"invalid_token\"",
+        ),
+        (false, true) => (
+            "give a key of yours as the password",
+            "Basic realm=\"counterfoil: any name, a key as the password\"",
+        ),
+        (true, true) => (
+            "the key is not known, or was revoked",
+            "Basic realm=\"counterfoil: any name, a key as the password\"",
+        ),
     };
-    let mut problem = Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", "Authorization", detail);
+    let mut problem = Problem::new(StatusCode::UNAUTHORIZED, codes::UNAUTHORIZED, "Authorization", detail);
     problem.extra.challenge = Some(challenge);
     problem
 }
@@ -194,14 +244,21 @@ fn unauthorized(presented: bool, page: bool) -> Refused {
 /// no more than that; the log has the rest under the id.
 pub(crate) fn fault(doing: &'static str, error: &counterfoil_pg::Error) -> Refused {
     use counterfoil_pg::{Class, Error};
-    let id = uuid::Builder::from_random_bytes(rand::random()).into_uuid();
+    let id = new_id();
     let chain = chain(error);
     let timed_out = error.sqlstate() == Some("57014");
     let away = matches!(error.class(), Class::Reconnect | Class::Retry)
-        || matches!(error, Error::Connect(_) | Error::PoolExhausted { .. } | Error::PoolClosed { .. });
+        || matches!(
+            error,
+            Error::Connect(_) | Error::PoolExhausted { .. } | Error::PoolClosed { .. }
+        );
     if away || timed_out {
         tracing::warn!(%id, error = %chain, "could not {doing}");
-        let detail = if timed_out { "the database took too long" } else { "the database could not be reached" };
+        let detail = if timed_out {
+            "the database took too long"
+        } else {
+            "the database could not be reached"
+        };
         let mut problem = Problem::unavailable(detail);
         problem.extra.id = Some(id.to_string());
         return problem;
@@ -209,14 +266,11 @@ pub(crate) fn fault(doing: &'static str, error: &counterfoil_pg::Error) -> Refus
     tracing::error!(%id, error = %chain, "could not {doing}");
     if matches!(error, Error::Unknown { .. }) {
         let detail = "the reply to COMMIT was lost and could not be learnt; look before you send it again";
-        let mut problem = Problem::new(StatusCode::GATEWAY_TIMEOUT, "outcome_unknown", "", detail);
+        let mut problem = Problem::new(StatusCode::GATEWAY_TIMEOUT, codes::OUTCOME_UNKNOWN, "", detail);
         problem.extra.id = Some(id.to_string());
         return problem;
     }
-    let detail = "the question hit a fault of ours; the log has it under the id";
-    let mut problem = Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "", detail);
-    problem.extra.id = Some(id.to_string());
-    problem
+    internal(id, "the question hit a fault of ours; the log has it under the id")
 }
 
 /// An error with its sources: none repeats another.

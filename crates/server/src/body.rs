@@ -8,6 +8,7 @@ use http_body_util::BodyExt as _;
 use hyper::body::Body;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::codes;
 use crate::limits::Limits;
 use crate::problem::{Problem, Refused};
 
@@ -44,7 +45,12 @@ where
             Ok(result) => result,
             Err(_) => {
                 let detail = format!("the body was not whole after {} s", limits.body_timeout.as_secs());
-                Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "body_timeout", "", detail))
+                Err(Problem::new(
+                    StatusCode::REQUEST_TIMEOUT,
+                    codes::BODY_TIMEOUT,
+                    "",
+                    detail,
+                ))
             }
         }
     };
@@ -86,14 +92,26 @@ async fn collect<B>(body: &mut B, limits: &Limits, budget: &Budget) -> Result<Wh
 where
     B: Body<Data = Bytes> + Unpin,
 {
-    let Some(first) = data(body).await? else { return Ok(Whole { bytes: Bytes::new(), _share: None }) };
+    let Some(first) = data(body).await? else {
+        return Ok(Whole {
+            bytes: Bytes::new(),
+            _share: None,
+        });
+    };
     if body.is_end_stream() && first.len() <= limits.request {
         // Nearly every request: one piece, not copied.
-        return Ok(Whole { bytes: first, _share: None });
+        return Ok(Whole {
+            bytes: first,
+            _share: None,
+        });
     }
     let mut share: Option<OwnedSemaphorePermit> = None;
     let mut granted = 0;
-    let mut whole = BytesMut::new();
+    // Up to a size that an empty promise may cost us.
+    let promised = usize::try_from(body.size_hint().lower())
+        .unwrap_or(usize::MAX)
+        .saturating_add(first.len());
+    let mut whole = BytesMut::with_capacity(promised.min(16 * GRAIN));
     let mut next = Some(first);
     while let Some(piece) = next {
         let length = whole.len() + piece.len();
@@ -101,7 +119,9 @@ where
             return Err(too_large(limits));
         }
         while granted < length {
-            let Ok(grain) = Arc::clone(&budget.0).try_acquire_owned() else { return Err(overloaded()) };
+            let Ok(grain) = Arc::clone(&budget.0).try_acquire_owned() else {
+                return Err(overloaded());
+            };
             match &mut share {
                 Some(share) => share.merge(grain),
                 None => share = Some(grain),
@@ -111,7 +131,10 @@ where
         whole.extend_from_slice(&piece);
         next = data(body).await?;
     }
-    Ok(Whole { bytes: whole.freeze(), _share: share })
+    Ok(Whole {
+        bytes: whole.freeze(),
+        _share: share,
+    })
 }
 
 /// The next piece of data; trailers are of no interest.
@@ -129,7 +152,11 @@ where
             }
             // Nobody is there to read this, unless only half of the connection is gone.
             Some(Err(_)) => {
-                return Err(Problem::bad_request("body_incomplete", "", "the connection ended before the body did"));
+                return Err(Problem::bad_request(
+                    codes::BODY_INCOMPLETE,
+                    "",
+                    "the connection ended before the body did",
+                ));
             }
         }
     }
@@ -137,12 +164,12 @@ where
 
 fn too_large(limits: &Limits) -> Refused {
     let detail = format!("the request is larger than {} bytes; send it in parts", limits.request);
-    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "request_too_large", "", detail)
+    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, codes::REQUEST_TOO_LARGE, "", detail)
 }
 
 fn overloaded() -> Refused {
     let detail = "the server holds too many large requests already; nothing was done, send it again";
-    let mut problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", "", detail);
+    let mut problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, codes::OVERLOADED, "", detail);
     problem.extra.retry_after = Some(std::time::Duration::from_secs(1));
     problem
 }
@@ -157,7 +184,12 @@ mod tests {
     use std::time::Duration;
 
     fn limits() -> Limits {
-        Limits { request: 1_000, in_memory: 4 * GRAIN, body_timeout: Duration::from_secs(5), ..Limits::default() }
+        Limits {
+            request: 1_000,
+            in_memory: 4 * GRAIN,
+            body_timeout: Duration::from_secs(5),
+            ..Limits::default()
+        }
     }
 
     fn pieces(of: usize, count: usize) -> impl Body<Data = Bytes, Error = Infallible> + Send + Unpin + 'static {
@@ -175,20 +207,26 @@ mod tests {
     #[tokio::test]
     async fn a_body_in_one_piece_is_not_copied() {
         let bytes = Bytes::from_static(b"{}");
-        let whole = read_of(Full::new(bytes.clone()), &limits(), &Budget::new(&limits())).await.unwrap();
+        let whole = read_of(Full::new(bytes.clone()), &limits(), &Budget::new(&limits()))
+            .await
+            .unwrap();
         assert_eq!(whole.bytes.as_ptr(), bytes.as_ptr());
     }
 
     #[tokio::test]
     async fn a_body_in_pieces_is_put_together() {
-        let whole = read_of(pieces(300, 3), &limits(), &Budget::new(&limits())).await.unwrap();
+        let whole = read_of(pieces(300, 3), &limits(), &Budget::new(&limits()))
+            .await
+            .unwrap();
         assert_eq!(whole.bytes.len(), 900);
     }
 
     #[tokio::test]
     async fn too_large_a_body_is_413_whether_it_says_so_or_not() {
         let budget = Budget::new(&limits());
-        let said = read_of(Full::new(Bytes::from(vec![b'x'; 1_001])), &limits(), &budget).await.unwrap_err();
+        let said = read_of(Full::new(Bytes::from(vec![b'x'; 1_001])), &limits(), &budget)
+            .await
+            .unwrap_err();
         let streamed = read_of(pieces(100, 1_000_000), &limits(), &budget).await.unwrap_err();
         let at_once = read_of(pieces(1_001, 1), &limits(), &budget).await.unwrap_err();
         for problem in [said, streamed, at_once] {
@@ -198,13 +236,19 @@ mod tests {
 
     #[tokio::test]
     async fn large_bodies_share_a_budget_and_give_it_back() {
-        let limits = Limits { request: 4 * GRAIN, ..limits() };
+        let limits = Limits {
+            request: 4 * GRAIN,
+            ..limits()
+        };
         let budget = Budget::new(&limits);
         let first = read_of(pieces(GRAIN, 3), &limits, &budget).await.unwrap();
         let problem = read_of(pieces(GRAIN, 3), &limits, &budget).await.unwrap_err();
         assert_eq!((problem.status.as_u16(), &*problem.code), (503, "overloaded"));
         drop(first);
-        assert_eq!(read_of(pieces(GRAIN, 3), &limits, &budget).await.unwrap().bytes.len(), 3 * GRAIN);
+        assert_eq!(
+            read_of(pieces(GRAIN, 3), &limits, &budget).await.unwrap().bytes.len(),
+            3 * GRAIN
+        );
     }
 
     #[tokio::test(start_paused = true)]

@@ -4,10 +4,22 @@
 use std::future::Future;
 
 use counterfoil_intent::{Answer, Intent, Key, Kinds, Lanes, StubState};
-use counterfoil_pg::{Database, Error, Role, Scope, TenantId, attempt};
+use counterfoil_ledger::read::{self, AccountView, BalanceAt, EntryView, HoldView, Order, TransferView};
+use counterfoil_pg::{Database, Error, Role, Scope, TenantId, Tx, attempt};
 use counterfoil_tenant::{Authenticator, Caller, Invalid, NewTenant, Tenant, Unavailable};
+use jiff::Timestamp;
+use uuid::Uuid;
 
 use crate::ready::Readiness;
+
+/// Which past a balance is asked of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AsOf {
+    /// By what had been recorded then.
+    Recorded(Timestamp),
+    /// By what was effective then.
+    Effective(Timestamp),
+}
 
 /// Everything that is not HTTP.
 pub trait Engine: Send + Sync + 'static {
@@ -23,11 +35,7 @@ pub trait Engine: Send + Sync + 'static {
 
     fn stub(&self, tenant: TenantId, key: &Key) -> impl Future<Output = Result<StubState, Error>> + Send;
 
-    fn tenants(
-        &self,
-        after: Option<TenantId>,
-        limit: u16,
-    ) -> impl Future<Output = Result<Vec<Tenant>, Error>> + Send;
+    fn tenants(&self, after: Option<TenantId>, limit: u16) -> impl Future<Output = Result<Vec<Tenant>, Error>> + Send;
 
     fn tenant_create(&self, new: NewTenant) -> impl Future<Output = Result<Result<Tenant, Invalid>, Error>> + Send;
 
@@ -40,7 +48,11 @@ pub trait Engine: Send + Sync + 'static {
     fn shutdown(&self) -> impl Future<Output = bool> + Send;
 }
 
-type Migrations = &'static [(&'static str, &'static str)];
+/// Names and texts of a crate's migrations.
+pub type Migrations = &'static [(&'static str, &'static str)];
+
+/// Appends metrics in the text format of Prometheus.
+pub type Render = Box<dyn Fn(&mut String) + Send + Sync>;
 
 /// The engine of the product.
 pub struct Live {
@@ -50,7 +62,16 @@ pub struct Live {
     /// Every migration of this version, for `/readyz`.
     pub migrations: Vec<Migrations>,
     /// More for `/metrics`: workers, pools.
-    pub metrics: Vec<Box<dyn Fn(&mut String) + Send + Sync>>,
+    pub metrics: Vec<Render>,
+}
+
+impl Live {
+    /// Begins a transaction that only looks.
+    async fn look(&self, tenant: TenantId) -> Result<(Scope, Tx), Error> {
+        let scope = Scope::Tenant(tenant);
+        let tx = self.database.pool(Role::App).begin(&scope).await?;
+        Ok((scope, tx))
+    }
 }
 
 impl Engine for Live {
@@ -74,6 +95,79 @@ impl Engine for Live {
         self.lanes.stub(tenant, key).await
     }
 
+    async fn account(&self, tenant: TenantId, code: &str) -> Result<Option<AccountView>, Error> {
+        let (scope, tx) = self.look(tenant).await?;
+        let found = read::account(&scope, &tx, code).await?;
+        tx.rollback().await;
+        Ok(found)
+    }
+
+    async fn accounts(
+        &self,
+        tenant: TenantId,
+        prefix: &str,
+        after: Option<&str>,
+        limit: i64,
+    ) -> Result<Vec<AccountView>, Error> {
+        let (scope, tx) = self.look(tenant).await?;
+        let found = read::accounts(&scope, &tx, prefix, after, limit).await?;
+        tx.rollback().await;
+        Ok(found)
+    }
+
+    async fn balance(&self, tenant: TenantId, code: &str, at: AsOf) -> Result<Option<BalanceAt>, Error> {
+        let (scope, tx) = self.look(tenant).await?;
+        let found = match at {
+            AsOf::Recorded(at) => read::recorded_balance(&scope, &tx, code, at).await?,
+            AsOf::Effective(at) => read::effective_balance(&scope, &tx, code, at).await?,
+        };
+        tx.rollback().await;
+        Ok(found)
+    }
+
+    async fn entries(
+        &self,
+        tenant: TenantId,
+        code: &str,
+        order: Order,
+        after: Option<i64>,
+        limit: i64,
+    ) -> Result<Option<Vec<EntryView>>, Error> {
+        let (scope, tx) = self.look(tenant).await?;
+        let found = read::entries(&scope, &tx, code, order, after, limit).await?;
+        tx.rollback().await;
+        Ok(found)
+    }
+
+    async fn holds(
+        &self,
+        tenant: TenantId,
+        code: &str,
+        after: Option<Uuid>,
+        limit: i64,
+    ) -> Result<Option<Vec<HoldView>>, Error> {
+        let (scope, tx) = self.look(tenant).await?;
+        let found = read::holds(&scope, &tx, code, after, limit).await?;
+        // To hold nothing and not to be there are different answers.
+        let known = !found.is_empty() || read::account(&scope, &tx, code).await?.is_some();
+        tx.rollback().await;
+        Ok(known.then_some(found))
+    }
+
+    async fn transfer(&self, tenant: TenantId, id: Uuid) -> Result<Option<TransferView>, Error> {
+        let (scope, tx) = self.look(tenant).await?;
+        let found = read::transfer(&scope, &tx, id).await?;
+        tx.rollback().await;
+        Ok(found)
+    }
+
+    async fn hold(&self, tenant: TenantId, id: Uuid) -> Result<Option<HoldView>, Error> {
+        let (scope, tx) = self.look(tenant).await?;
+        let found = read::hold(&scope, &tx, id).await?;
+        tx.rollback().await;
+        Ok(found)
+    }
+
     async fn tenants(&self, after: Option<TenantId>, limit: u16) -> Result<Vec<Tenant>, Error> {
         let scope = Scope::Installation;
         let tx = self.database.pool(Role::Ops).begin(&scope).await?;
@@ -85,7 +179,10 @@ impl Engine for Live {
     async fn tenant_create(&self, new: NewTenant) -> Result<Result<Tenant, Invalid>, Error> {
         let (scope, new) = (&Scope::Installation, &new);
         let ops = self.database.pool(Role::Ops);
-        ops.run(scope, |tx| attempt(async move { counterfoil_tenant::create(scope, tx, new).await })).await
+        ops.run(scope, |tx| {
+            attempt(async move { counterfoil_tenant::create(scope, tx, new).await })
+        })
+        .await
     }
 
     async fn readiness(&self) -> Readiness {
@@ -97,7 +194,11 @@ impl Engine for Live {
             Ok(_) => counterfoil_migrate::require(&self.database, &self.migrations).await,
             Err(_) => Ok(()),
         };
-        Readiness { database: version, durability, schema: schema.map_err(|error| error.to_string()) }
+        Readiness {
+            database: version,
+            durability,
+            schema: schema.map_err(|error| error.to_string()),
+        }
     }
 
     fn render_metrics(&self, out: &mut String) {

@@ -8,6 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HeaderName};
 use http::{HeaderMap, StatusCode};
 
+use crate::codes;
 use crate::limits::MAX_TIMEOUT_MS;
 use crate::problem::{Problem, Refused};
 
@@ -36,11 +37,17 @@ impl<'a> Head<'a> {
         if let Some(coding) = one(headers, &CONTENT_ENCODING)?
             && !coding.eq_ignore_ascii_case("identity")
         {
-            return Err(unsupported("Content-Encoding", "bodies are sent as they are, without a content coding"));
+            return Err(unsupported(
+                "Content-Encoding",
+                "bodies are sent as they are, without a content coding",
+            ));
         }
         let format = one(headers, &CONTENT_TYPE)?.map(format).transpose()?;
         let key = one(headers, &IDEMPOTENCY_KEY)?;
-        let deadline = one(headers, &TIMEOUT)?.map(timeout).transpose()?.map(|timeout| now + timeout);
+        let deadline = one(headers, &TIMEOUT)?
+            .map(timeout)
+            .transpose()?
+            .map(|timeout| now + timeout);
         Ok(Self { format, key, deadline })
     }
 }
@@ -48,15 +55,25 @@ impl<'a> Head<'a> {
 /// The secret of `Authorization: Bearer …`. The pages for people also take it as the password of
 /// `Basic`, which is what a browser knows how to ask for.
 pub(crate) fn secret(headers: &HeaderMap, basic: bool) -> Result<Option<Cow<'_, str>>, Refused> {
-    let Some(value) = one(headers, &AUTHORIZATION)? else { return Ok(None) };
-    let Some((scheme, credentials)) = value.split_once(' ') else { return Ok(None) };
+    let Some(value) = one(headers, &AUTHORIZATION)? else {
+        return Ok(None);
+    };
+    let Some((scheme, credentials)) = value.split_once(' ') else {
+        return Ok(None);
+    };
     let credentials = credentials.trim_start();
     if scheme.eq_ignore_ascii_case("bearer") {
         return Ok(Some(Cow::Borrowed(credentials)));
     }
     if basic && scheme.eq_ignore_ascii_case("basic") {
-        let decoded = STANDARD.decode(credentials).ok().and_then(|bytes| String::from_utf8(bytes).ok());
-        return Ok(decoded.and_then(|pair| pair.split_once(':').map(|(_, password)| Cow::Owned(password.to_owned()))));
+        let decoded = STANDARD
+            .decode(credentials)
+            .ok()
+            .and_then(|bytes| String::from_utf8(bytes).ok());
+        return Ok(decoded.and_then(|pair| {
+            pair.split_once(':')
+                .map(|(_, password)| Cow::Owned(password.to_owned()))
+        }));
     }
     Ok(None)
 }
@@ -66,15 +83,21 @@ fn one<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>,
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
     if values.next().is_some() {
-        return Err(Problem::bad_request("header_repeated", name.as_str().to_owned(), "the header is there twice"));
+        return Err(Problem::bad_request(
+            codes::HEADER_REPEATED,
+            name.as_str().to_owned(),
+            "the header is there twice",
+        ));
     }
     match value.to_str() {
         Ok(text) => Ok(Some(text)),
-        Err(_) if *name == IDEMPOTENCY_KEY => {
-            Err(Problem::bad_request("key_characters", "key", "a key is made of visible ASCII characters, ! to ~"))
-        }
+        Err(_) if *name == IDEMPOTENCY_KEY => Err(Problem::bad_request(
+            "key_characters",
+            "key",
+            "a key is made of visible ASCII characters, ! to ~",
+        )),
         Err(_) => Err(Problem::bad_request(
-            "header_invalid",
+            codes::HEADER_INVALID,
             name.as_str().to_owned(),
             "the header has bytes that are not visible ASCII",
         )),
@@ -91,8 +114,14 @@ fn format(value: &str) -> Result<Format, Refused> {
     } else {
         return Err(media_type());
     };
-    for parameter in parameters.split(';').map(str::trim).filter(|parameter| !parameter.is_empty()) {
-        let charset = parameter.split_once('=').filter(|(name, _)| name.trim().eq_ignore_ascii_case("charset"));
+    for parameter in parameters
+        .split(';')
+        .map(str::trim)
+        .filter(|parameter| !parameter.is_empty())
+    {
+        let charset = parameter
+            .split_once('=')
+            .filter(|(name, _)| name.trim().eq_ignore_ascii_case("charset"));
         if let Some((_, charset)) = charset
             && !charset.trim().trim_matches('"').eq_ignore_ascii_case("utf-8")
         {
@@ -110,7 +139,7 @@ pub(crate) fn media_type() -> Refused {
 }
 
 fn unsupported(field: &'static str, detail: &'static str) -> Refused {
-    Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "media_type", field, detail)
+    Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, codes::MEDIA_TYPE, field, detail)
 }
 
 fn timeout(value: &str) -> Result<Duration, Refused> {
@@ -118,7 +147,7 @@ fn timeout(value: &str) -> Result<Duration, Refused> {
     match value.parse() {
         Ok(millis) if digits && (1..=MAX_TIMEOUT_MS).contains(&millis) => Ok(Duration::from_millis(millis)),
         _ => Err(Problem::bad_request(
-            "timeout_invalid",
+            codes::TIMEOUT_INVALID,
             "Counterfoil-Timeout",
             format!("a timeout is a whole number of milliseconds from 1 to {MAX_TIMEOUT_MS}"),
         )),
@@ -146,9 +175,18 @@ mod tests {
     fn json_and_ndjson_are_taken_in_utf_8_only() {
         let format = |value| Head::read(&headers(&[("content-type", value)]), Instant::now()).map(|head| head.format);
         assert_eq!(format("application/json").unwrap(), Some(Format::Json));
-        assert_eq!(format("Application/JSON; charset=\"UTF-8\"").unwrap(), Some(Format::Json));
+        assert_eq!(
+            format("Application/JSON; charset=\"UTF-8\"").unwrap(),
+            Some(Format::Json)
+        );
         assert_eq!(format("application/x-ndjson").unwrap(), Some(Format::Lines));
-        for bad in ["text/plain", "application/json; charset=latin1", "application/jsonx", "", "application/xml"] {
+        for bad in [
+            "text/plain",
+            "application/json; charset=latin1",
+            "application/jsonx",
+            "",
+            "application/xml",
+        ] {
             assert_eq!(format(bad).unwrap_err().status, 415, "{bad}");
         }
     }
@@ -162,7 +200,10 @@ mod tests {
     #[test]
     fn two_keys_in_the_headers_are_an_error_even_if_they_are_the_same() {
         let problem = error(&[("idempotency-key", "a"), ("idempotency-key", "a")]);
-        assert_eq!((problem.status.as_u16(), &*problem.code, &*problem.field), (400, "header_repeated", "idempotency-key"));
+        assert_eq!(
+            (problem.status.as_u16(), &*problem.code, &*problem.field),
+            (400, "header_repeated", "idempotency-key")
+        );
     }
 
     #[test]
@@ -176,7 +217,10 @@ mod tests {
     fn a_timeout_is_a_whole_number_of_milliseconds_in_bounds() {
         let now = Instant::now();
         let head = headers(&[("counterfoil-timeout", "1500")]);
-        assert_eq!(Head::read(&head, now).unwrap().deadline, Some(now + Duration::from_millis(1_500)));
+        assert_eq!(
+            Head::read(&head, now).unwrap().deadline,
+            Some(now + Duration::from_millis(1_500))
+        );
         for bad in ["0", "600001", "-1", "1.5", "1s", "", "+5", "9999999999"] {
             assert_eq!(error(&[("counterfoil-timeout", bad)]).code, "timeout_invalid", "{bad}");
         }
@@ -185,7 +229,9 @@ mod tests {
     #[test]
     fn the_secret_is_a_bearer_token_and_on_pages_a_password_too() {
         let of = |value: &'static str, basic| {
-            secret(&headers(&[("authorization", value)]), basic).unwrap().map(Cow::into_owned)
+            secret(&headers(&[("authorization", value)]), basic)
+                .unwrap()
+                .map(Cow::into_owned)
         };
         assert_eq!(of("Bearer abc", false).as_deref(), Some("abc"));
         assert_eq!(of("bearer  abc", false).as_deref(), Some("abc"));

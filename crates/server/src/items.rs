@@ -8,6 +8,7 @@ use http::StatusCode;
 use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
+use crate::codes;
 use crate::head::Format;
 use crate::limits::Limits;
 use crate::problem::{Problem, Refused};
@@ -45,7 +46,9 @@ impl Reader<'_> {
 
     /// The fields of one kind side by side.
     pub(crate) fn intent_of(&self, kind: &str, raw: &RawValue) -> Result<Intent, Invalid> {
-        let intent = self.kinds.intent_of(self.limits.intent, self.tenant, self.key, kind, raw)?;
+        let intent = self
+            .kinds
+            .intent_of(self.limits.intent, self.tenant, self.key, kind, raw)?;
         Ok(intent.with_deadline(self.deadline))
     }
 }
@@ -53,7 +56,7 @@ impl Reader<'_> {
 pub(crate) fn utf8(body: &[u8]) -> Result<&str, Refused> {
     std::str::from_utf8(body).map_err(|error| {
         let detail = format!("the body is not UTF-8 from byte {} on", error.valid_up_to());
-        Problem::bad_request("body_encoding", "", detail)
+        Problem::bad_request(codes::BODY_ENCODING, "", detail)
     })
 }
 
@@ -63,7 +66,7 @@ pub(crate) fn value(body: &str) -> Result<&RawValue, Refused> {
 }
 
 fn not_json(error: &serde_json::Error) -> Refused {
-    Problem::bad_request("json_invalid", "", format!("the body is not JSON: {error}"))
+    Problem::bad_request(codes::JSON_INVALID, "", format!("the body is not JSON: {error}"))
 }
 
 /// Splits a body into its intents.
@@ -71,7 +74,10 @@ pub(crate) fn split<'a>(body: &'a str, format: Format, limits: &Limits) -> Resul
     match format {
         Format::Lines => lines(body, limits),
         Format::Json if body.trim_start().starts_with('[') => array(body, limits),
-        Format::Json => Ok(Items { shape: Shape::One, values: vec![Ok(value(body)?)] }),
+        Format::Json => Ok(Items {
+            shape: Shape::One,
+            values: vec![Ok(value(body)?)],
+        }),
     }
 }
 
@@ -83,7 +89,10 @@ fn array<'a>(body: &'a str, limits: &Limits) -> Result<Items<'a>, Refused> {
     if count > limits.items {
         return Err(too_many(count, limits));
     }
-    Ok(Items { shape: Shape::Array, values: values.into_iter().map(Ok).collect() })
+    Ok(Items {
+        shape: Shape::Array,
+        values: values.into_iter().map(Ok).collect(),
+    })
 }
 
 /// A line that is not JSON spoils nothing but itself: unlike in an array it is plain where the next
@@ -101,18 +110,25 @@ fn lines<'a>(body: &'a str, limits: &Limits) -> Result<Items<'a>, Refused> {
             if let Some(at) = message.rfind(" at line ") {
                 message.truncate(at);
             }
-            Invalid::new("json_invalid", "", format!("the line is not JSON: {message} at column {}", error.column()))
+            Invalid::new(
+                codes::JSON_INVALID,
+                "",
+                format!("the line is not JSON: {message} at column {}", error.column()),
+            )
         }));
     }
     if count > limits.items {
         return Err(too_many(count, limits));
     }
-    Ok(Items { shape: Shape::Lines, values })
+    Ok(Items {
+        shape: Shape::Lines,
+        values,
+    })
 }
 
 fn too_many(count: usize, limits: &Limits) -> Refused {
     let detail = format!("the request has {count} items; {} is the most", limits.items);
-    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_many_items", "", detail)
+    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, codes::TOO_MANY_ITEMS, "", detail)
 }
 
 /// Keeps up to so many elements and counts the rest: eight megabytes of `0,` are four million.
@@ -145,12 +161,22 @@ mod tests {
     use super::*;
 
     fn split_of(body: &str, format: Format) -> Result<Items<'_>, Refused> {
-        let limits = Limits { items: 3, ..Limits::default() };
+        let limits = Limits {
+            items: 3,
+            ..Limits::default()
+        };
         split(body, format, &limits)
     }
 
     fn texts(items: &Items<'_>) -> Vec<String> {
-        items.values.iter().map(|v| v.as_ref().map_or_else(|e| e.code.to_owned(), |raw| raw.get().to_owned())).collect()
+        items
+            .values
+            .iter()
+            .map(|v| {
+                v.as_ref()
+                    .map_or_else(|e| e.code.to_owned(), |raw| raw.get().to_owned())
+            })
+            .collect()
     }
 
     #[test]
@@ -162,7 +188,10 @@ mod tests {
         let empty = split_of("[]", Format::Json).unwrap();
         assert_eq!((empty.shape, texts(&empty)), (Shape::Array, vec![]));
         let lines = split_of("{}\r\n\n  \n{\"b\":[1]}", Format::Lines).unwrap();
-        assert_eq!((lines.shape, texts(&lines)), (Shape::Lines, vec!["{}".to_owned(), "{\"b\":[1]}".to_owned()]));
+        assert_eq!(
+            (lines.shape, texts(&lines)),
+            (Shape::Lines, vec!["{}".to_owned(), "{\"b\":[1]}".to_owned()])
+        );
     }
 
     #[test]
@@ -170,15 +199,35 @@ mod tests {
         let problem = split_of("[0,0,0,0,0]", Format::Json).unwrap_err();
         assert_eq!((problem.status.as_u16(), &*problem.code), (413, "too_many_items"));
         assert_eq!(problem.detail, "the request has 5 items; 3 is the most");
-        assert_eq!(split_of("0\n0\n0\n0", Format::Lines).unwrap_err().code, "too_many_items");
+        assert_eq!(
+            split_of("0\n0\n0\n0", Format::Lines).unwrap_err().code,
+            "too_many_items"
+        );
         assert_eq!(split_of("[0,0,0]", Format::Json).unwrap().values.len(), 3);
     }
 
     #[test]
     fn truncated_json_and_text_after_it_are_400() {
-        for bad in ["", " ", "{", "{\"a\":", "[{}", "[{},", "{} {}", "[] []", "[{}}", "nul", "{\"a\":1,}", "'a'"] {
+        for bad in [
+            "",
+            " ",
+            "{",
+            "{\"a\":",
+            "[{}",
+            "[{},",
+            "{} {}",
+            "[] []",
+            "[{}}",
+            "nul",
+            "{\"a\":1,}",
+            "'a'",
+        ] {
             let problem = split_of(bad, Format::Json).unwrap_err();
-            assert_eq!((problem.status.as_u16(), &*problem.code), (400, "json_invalid"), "{bad:?}");
+            assert_eq!(
+                (problem.status.as_u16(), &*problem.code),
+                (400, "json_invalid"),
+                "{bad:?}"
+            );
         }
     }
 

@@ -18,6 +18,7 @@
 mod answer;
 mod app;
 mod body;
+pub mod codes;
 mod engine;
 mod head;
 mod items;
@@ -35,7 +36,7 @@ mod tenants;
 mod write;
 
 pub use app::App;
-pub use engine::{Engine, Live};
+pub use engine::{AsOf, Engine, Live, Migrations, Render};
 pub use limits::Limits;
 pub use pages::OPENAPI;
 pub use problem::Problem;

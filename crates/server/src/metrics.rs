@@ -16,11 +16,14 @@ use crate::engine::Engine;
 use crate::route::ROUTES;
 
 /// The statuses there are. One that is not listed counts as 500: it is a mistake of ours.
-const STATUSES: [u16; 17] =
-    [200, 201, 400, 401, 403, 404, 405, 408, 409, 413, 415, 422, 429, 431, 500, 503, 504];
+const STATUSES: [u16; 17] = [
+    200, 201, 400, 401, 403, 404, 405, 408, 409, 413, 415, 422, 429, 431, 500, 503, 504,
+];
 
 /// Upper bounds of the time of a request, in microseconds.
-const TIMES: [u64; 10] = [500, 1_000, 2_500, 5_000, 10_000, 25_000, 100_000, 500_000, 2_500_000, 10_000_000];
+const TIMES: [u64; 10] = [
+    500, 1_000, 2_500, 5_000, 10_000, 25_000, 100_000, 500_000, 2_500_000, 10_000_000,
+];
 
 #[derive(Debug)]
 struct Counters {
@@ -49,7 +52,10 @@ pub(crate) struct HttpMetrics {
 
 impl HttpMetrics {
     pub(crate) fn new() -> Self {
-        Self { routes: (0..=ROUTES.len()).map(|_| Counters::new()).collect(), connections: AtomicUsize::new(0) }
+        Self {
+            routes: (0..=ROUTES.len()).map(|_| Counters::new()).collect(),
+            connections: AtomicUsize::new(0),
+        }
     }
 
     pub(crate) fn count(&self, route: Option<usize>, status: StatusCode, took: Duration) {
@@ -80,7 +86,10 @@ impl HttpMetrics {
             for (status, count) in STATUSES.iter().zip(&counters.statuses) {
                 let count = count.load(Relaxed);
                 if count > 0 {
-                    let _ = writeln!(out, "counterfoil_http_requests_total{{{label},status=\"{status}\"}} {count}");
+                    let _ = writeln!(
+                        out,
+                        "counterfoil_http_requests_total{{{label},status=\"{status}\"}} {count}"
+                    );
                 }
             }
         }
@@ -105,7 +114,9 @@ impl HttpMetrics {
 }
 
 fn labels() -> impl Iterator<Item = String> {
-    let routes = ROUTES.iter().map(|spec| format!("method=\"{}\",route=\"{}\"", spec.method, spec.path));
+    let routes = ROUTES
+        .iter()
+        .map(|spec| format!("method=\"{}\",route=\"{}\"", spec.method, spec.path));
     routes.chain(std::iter::once("method=\"\",route=\"none\"".to_owned()))
 }
 
@@ -132,7 +143,11 @@ impl<E: Engine> App<E> {
     pub(crate) fn metrics_page(&self) -> Response<Full<Bytes>> {
         let mut out = String::with_capacity(16 << 10);
         head(&mut out, "counterfoil_build_info", "gauge", "The version that runs.");
-        let _ = writeln!(out, "counterfoil_build_info{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION"));
+        let _ = writeln!(
+            out,
+            "counterfoil_build_info{{version=\"{}\"}} 1",
+            env!("CARGO_PKG_VERSION")
+        );
         self.metrics.render(&mut out);
         self.engine.render_metrics(&mut out);
         text("text/plain; version=0.0.4; charset=utf-8", Bytes::from(out))

@@ -31,7 +31,14 @@ impl<E: Engine> App<E> {
             (Some(_), Some(why)) => why.to_owned(),
         };
         let rows = [
-            ("Ready", if ready.is_ready() { "yes".to_owned() } else { "no".to_owned() }),
+            (
+                "Ready",
+                if ready.is_ready() {
+                    "yes".to_owned()
+                } else {
+                    "no".to_owned()
+                },
+            ),
             ("Database", database),
             ("Schema", schema),
             ("Durable", durable),
@@ -64,7 +71,10 @@ fn gauges(metrics: &str) -> String {
 fn page(rows: &[(&str, String)], gauges: &str) -> String {
     let mut table = String::new();
     for (name, value) in rows {
-        table.push_str(&format!("<tr><th scope=\"row\">{name}</th><td>{}</td></tr>\n", escape(value)));
+        table.push_str(&format!(
+            "<tr><th scope=\"row\">{name}</th><td>{}</td></tr>\n",
+            escape(value)
+        ));
     }
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -86,7 +96,10 @@ th{text-align:left;vertical-align:top;padding-right:1.5rem;white-space:nowrap}\
 pre{overflow-x:auto}";
 
 fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
 }
 
 fn up_for(seconds: u64) -> String {
@@ -107,7 +120,10 @@ mod tests {
         let page = page(&[("Database", "<script>\"&".to_owned())], "a{lane=\"0\"} 1\n");
         assert!(page.contains("&lt;script&gt;&quot;&amp;"));
         assert!(!page.contains("<script>"));
-        assert!(!page.contains("http://") && !page.contains("https://"), "no external assets");
+        assert!(
+            !page.contains("http://") && !page.contains("https://"),
+            "no external assets"
+        );
     }
 
     #[test]

@@ -9,6 +9,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_perc
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
+use crate::codes;
 use crate::limits::PAGE;
 use crate::problem::{Problem, Refused};
 
@@ -26,11 +27,15 @@ pub(crate) fn encode(segment: &str) -> String {
 /// A segment of a path as its sender meant it.
 pub(crate) fn decode<'a>(segment: &'a str, name: &'static str) -> Result<Cow<'a, str>, Refused> {
     let text = percent_decode_str(segment).decode_utf8().map_err(|_| {
-        Problem::bad_request("url_encoding", name, "the address is percent-encoded UTF-8; what it decodes to is none")
+        Problem::bad_request(
+            codes::URL_ENCODING,
+            name,
+            "the address is percent-encoded UTF-8; what it decodes to is none",
+        )
     })?;
     if text.contains('\0') {
         // PostgreSQL keeps none in text, so nothing can be called that.
-        return Err(Problem::bad_request("text_nul", name, "a text has no NUL in it"));
+        return Err(Problem::bad_request(codes::TEXT_NUL, name, "a text has no NUL in it"));
     }
     Ok(text)
 }
@@ -57,7 +62,11 @@ impl<'a> Query<'a> {
                 return Err(unknown(name.into_owned(), known));
             };
             if found.iter().any(|(before, _)| before == known) {
-                return Err(Problem::bad_request("query_repeated", *known, "the parameter is there twice"));
+                return Err(Problem::bad_request(
+                    codes::QUERY_REPEATED,
+                    *known,
+                    "the parameter is there twice",
+                ));
             }
             // A plus is a plus: times carry one in their offset, and this is no HTML form.
             found.push((known, decode(value, known)?));
@@ -66,16 +75,22 @@ impl<'a> Query<'a> {
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
-        self.0.iter().find(|(found, _)| *found == name).map(|(_, value)| value.as_ref())
+        self.0
+            .iter()
+            .find(|(found, _)| *found == name)
+            .map(|(_, value)| value.as_ref())
     }
 
     pub(crate) fn time(&self, name: &'static str) -> Result<Option<Timestamp>, Refused> {
         let Some(text) = self.get(name) else { return Ok(None) };
-        let cut = text.parse::<Timestamp>().ok().and_then(|time| Timestamp::from_microsecond(time.as_microsecond()).ok());
+        let cut = text
+            .parse::<Timestamp>()
+            .ok()
+            .and_then(|time| Timestamp::from_microsecond(time.as_microsecond()).ok());
         match cut.filter(|time| *time >= FIRST) {
             Some(time) => Ok(Some(time)),
             None => Err(Problem::bad_request(
-                "query_time",
+                codes::QUERY_TIME,
                 name,
                 "a time is written as in RFC 3339 with its offset, from the year 1 on: 2026-03-01T12:00:00Z",
             )),
@@ -84,11 +99,17 @@ impl<'a> Query<'a> {
 
     /// Rows of a page.
     pub(crate) fn limit(&self, most: u32) -> Result<u32, Refused> {
-        let Some(text) = self.get("limit") else { return Ok(PAGE.min(most)) };
+        let Some(text) = self.get("limit") else {
+            return Ok(PAGE.min(most));
+        };
         let digits = !text.is_empty() && text.len() <= 9 && text.bytes().all(|b| b.is_ascii_digit());
         match text.parse() {
             Ok(limit) if digits && (1..=most).contains(&limit) => Ok(limit),
-            _ => Err(Problem::bad_request("query_limit", "limit", format!("limit is a whole number from 1 to {most}"))),
+            _ => Err(Problem::bad_request(
+                codes::QUERY_LIMIT,
+                "limit",
+                format!("limit is a whole number from 1 to {most}"),
+            )),
         }
     }
 
@@ -103,7 +124,7 @@ fn unknown(name: String, known: &[&str]) -> Refused {
         [] => "this route has no query parameters".to_owned(),
         known => format!("the query parameters here are {}", known.join(", ")),
     };
-    Problem::bad_request("query_unknown", name, detail)
+    Problem::bad_request(codes::QUERY_UNKNOWN, name, detail)
 }
 
 /// A version, so that a cursor handed out by an older server is never misread by a newer one.
@@ -115,7 +136,10 @@ pub(crate) fn seal_cursor(position: &str) -> String {
 }
 
 fn open_cursor(text: &str) -> Result<String, Refused> {
-    let position = URL_SAFE_NO_PAD.decode(text).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    let position = URL_SAFE_NO_PAD
+        .decode(text)
+        .ok()
+        .and_then(|bytes| String::from_utf8(bytes).ok());
     match position.as_deref().and_then(|position| position.strip_prefix(CURSOR)) {
         Some(position) => Ok(position.to_owned()),
         None => Err(bad_cursor()),
@@ -123,7 +147,11 @@ fn open_cursor(text: &str) -> Result<String, Refused> {
 }
 
 pub(crate) fn bad_cursor() -> Refused {
-    Problem::bad_request("query_cursor", "cursor", "the cursor is not one that this route handed out")
+    Problem::bad_request(
+        codes::QUERY_CURSOR,
+        "cursor",
+        "the cursor is not one that this route handed out",
+    )
 }
 
 /// Puts what the path says into a body of fields side by side. A body may repeat it, if it says
@@ -138,7 +166,11 @@ pub(crate) fn merge(raw: &RawValue, field: &'static str, value: &str) -> Result<
         return if same {
             Ok(raw.to_owned())
         } else {
-            Err(Problem::bad_request("path_conflict", field, "the path and the body say different things"))
+            Err(Problem::bad_request(
+                codes::PATH_CONFLICT,
+                field,
+                "the path and the body say different things",
+            ))
         };
     }
     let empty = members.trim_start().starts_with('}');
@@ -174,7 +206,9 @@ fn member<'a>(raw: &'a RawValue, wanted: &str) -> Option<&'a RawValue> {
         }
     }
     let mut reader = serde_json::Deserializer::from_str(raw.get());
-    serde::Deserializer::deserialize_map(&mut reader, Find(wanted)).ok().flatten()
+    serde::Deserializer::deserialize_map(&mut reader, Find(wanted))
+        .ok()
+        .flatten()
 }
 
 #[cfg(test)]
@@ -187,9 +221,15 @@ mod tests {
 
     #[test]
     fn what_the_path_says_is_put_into_the_body() {
-        assert_eq!(merge(&raw(r#"{"amount":"1"}"#), "hold", "h-1").unwrap().get(), r#"{"hold":"h-1","amount":"1"}"#);
+        assert_eq!(
+            merge(&raw(r#"{"amount":"1"}"#), "hold", "h-1").unwrap().get(),
+            r#"{"hold":"h-1","amount":"1"}"#
+        );
         assert_eq!(merge(&raw(" { } "), "hold", "h").unwrap().get(), r#"{"hold":"h" }"#);
-        assert_eq!(merge(&raw("{}"), "account", "a\"b").unwrap().get(), r#"{"account":"a\"b"}"#);
+        assert_eq!(
+            merge(&raw("{}"), "account", "a\"b").unwrap().get(),
+            r#"{"account":"a\"b"}"#
+        );
     }
 
     #[test]
@@ -197,7 +237,10 @@ mod tests {
         let same = raw(r#"{"hold":"\u0068","x":1}"#);
         assert_eq!(merge(&same, "hold", "h").unwrap().get(), same.get());
         assert_eq!(merge(&same, "hold", "g").unwrap_err().code, "path_conflict");
-        assert_eq!(merge(&raw(r#"{"hold":1}"#), "hold", "1").unwrap_err().code, "path_conflict");
+        assert_eq!(
+            merge(&raw(r#"{"hold":1}"#), "hold", "1").unwrap_err().code,
+            "path_conflict"
+        );
         assert_eq!(merge(&raw("[]"), "hold", "h").unwrap_err().code, "body_invalid");
     }
 
@@ -205,9 +248,15 @@ mod tests {
     fn unknown_and_repeated_query_parameters_are_errors() {
         let known = &["limit", "cursor"];
         assert_eq!(Query::read(Some("page=2"), known).unwrap_err().field, "page");
-        assert_eq!(Query::read(Some("limit=2&limit=2"), known).unwrap_err().code, "query_repeated");
+        assert_eq!(
+            Query::read(Some("limit=2&limit=2"), known).unwrap_err().code,
+            "query_repeated"
+        );
         assert_eq!(Query::read(Some("limit=%ff"), known).unwrap_err().code, "url_encoding");
-        assert_eq!(Query::read(Some("x"), &[]).unwrap_err().detail, "this route has no query parameters");
+        assert_eq!(
+            Query::read(Some("x"), &[]).unwrap_err().detail,
+            "this route has no query parameters"
+        );
         assert!(Query::read(Some(""), &[]).is_ok());
         assert!(Query::read(None, &[]).is_ok());
     }
@@ -219,15 +268,31 @@ mod tests {
             let query = Query::read(Some(&query), &["limit"]).unwrap();
             assert_eq!(query.limit(1_000).unwrap_err().code, "query_limit", "{bad}");
         }
-        assert_eq!(Query::read(Some("limit=1000"), &["limit"]).unwrap().limit(1_000).unwrap(), 1_000);
+        assert_eq!(
+            Query::read(Some("limit=1000"), &["limit"])
+                .unwrap()
+                .limit(1_000)
+                .unwrap(),
+            1_000
+        );
         assert_eq!(Query::read(None, &["limit"]).unwrap().limit(1_000).unwrap(), 100);
     }
 
     #[test]
     fn a_plus_in_a_time_is_its_offset() {
         let query = Query::read(Some("as_of=2026-03-01T12:00:00+02:00"), &["as_of"]).unwrap();
-        assert_eq!(query.time("as_of").unwrap(), Some("2026-03-01T10:00:00Z".parse().unwrap()));
-        for bad in ["2026-03-01", "", "now", "-009999-01-02T00:00:00Z", "0000-12-31T00:00:00Z", "2026-03-01T12:00:00"] {
+        assert_eq!(
+            query.time("as_of").unwrap(),
+            Some("2026-03-01T10:00:00Z".parse().unwrap())
+        );
+        for bad in [
+            "2026-03-01",
+            "",
+            "now",
+            "-009999-01-02T00:00:00Z",
+            "0000-12-31T00:00:00Z",
+            "2026-03-01T12:00:00",
+        ] {
             let query = format!("as_of={bad}");
             let query = Query::read(Some(&query), &["as_of"]).unwrap();
             assert_eq!(query.time("as_of").unwrap_err().code, "query_time", "{bad}");
@@ -237,12 +302,30 @@ mod tests {
     #[test]
     fn a_cursor_comes_back_as_it_was_handed_out() {
         let sealed = seal_cursor("Grüße/1");
-        assert!(sealed.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_'));
+        assert!(
+            sealed
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+        );
         let text = format!("cursor={sealed}");
-        assert_eq!(Query::read(Some(&text), &["cursor"]).unwrap().cursor().unwrap().as_deref(), Some("Grüße/1"));
+        assert_eq!(
+            Query::read(Some(&text), &["cursor"])
+                .unwrap()
+                .cursor()
+                .unwrap()
+                .as_deref(),
+            Some("Grüße/1")
+        );
         for bad in ["", "x", "!!", "MjphYmM"] {
             let text = format!("cursor={bad}");
-            assert_eq!(Query::read(Some(&text), &["cursor"]).unwrap().cursor().unwrap_err().code, "query_cursor");
+            assert_eq!(
+                Query::read(Some(&text), &["cursor"])
+                    .unwrap()
+                    .cursor()
+                    .unwrap_err()
+                    .code,
+                "query_cursor"
+            );
         }
     }
 

@@ -9,6 +9,7 @@ use http::header::{ALLOW, CONTENT_TYPE, LINK, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 
+use crate::codes;
 use crate::json::{self, Object};
 
 /// Why a request was not done.
@@ -65,12 +66,17 @@ impl Problem {
 
     /// Also for what belongs to another tenant: that it exists is none of the caller's business.
     pub(crate) fn not_found(what: &str) -> Refused {
-        Self::new(StatusCode::NOT_FOUND, "not_found", "", format!("there is no such {what}"))
+        Self::new(
+            StatusCode::NOT_FOUND,
+            codes::NOT_FOUND,
+            "",
+            format!("there is no such {what}"),
+        )
     }
 
     /// The database could not be asked.
     pub(crate) fn unavailable(detail: impl Into<Cow<'static, str>>) -> Refused {
-        let mut problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", "", detail);
+        let mut problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, codes::UNAVAILABLE, "", detail);
         problem.extra.retry_after = Some(Duration::from_secs(1));
         problem
     }
@@ -106,7 +112,10 @@ impl Problem {
             (ALLOW, self.extra.allow.clone()),
             (WWW_AUTHENTICATE, self.extra.challenge.map(str::to_owned)),
             // The relation of RFC 8631: a resource that tells the status of this one.
-            (LINK, self.extra.stub.as_ref().map(|stub| format!("<{stub}>; rel=\"status\""))),
+            (
+                LINK,
+                self.extra.stub.as_ref().map(|stub| format!("<{stub}>; rel=\"status\"")),
+            ),
         ];
         for (name, value) in optional {
             if let Some(value) = value.and_then(|value| HeaderValue::from_str(&value).ok()) {

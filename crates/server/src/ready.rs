@@ -122,20 +122,40 @@ mod tests {
 
     #[test]
     fn a_database_that_is_not_durable_is_ready_and_says_so() {
-        let durability = Durability { fsync: false, full_page_writes: true, synchronous_commit: "on".to_owned() };
-        let found = Readiness { database: Ok(150_018), durability: Some(durability), schema: Ok(()) };
+        let durability = Durability {
+            fsync: false,
+            full_page_writes: true,
+            synchronous_commit: "on".to_owned(),
+        };
+        let found = Readiness {
+            database: Ok(150_018),
+            durability: Some(durability),
+            schema: Ok(()),
+        };
         assert!(found.is_ready());
         insta::assert_snapshot!(text(&found), @r#"{"ready":true,"database":{"reachable":true,"version":"15.18"},"durability":{"durable":false,"fsync":false,"full_page_writes":true,"synchronous_commit":"on","warning":"fsync is off: a crash of the machine can lose or break everything; set fsync = on"},"schema":{"current":true}}"#);
     }
 
     #[test]
     fn a_database_that_is_away_or_behind_is_not_ready() {
-        let away = Readiness { database: Err("connection refused".to_owned()), durability: None, schema: Ok(()) };
+        let away = Readiness {
+            database: Err("connection refused".to_owned()),
+            durability: None,
+            schema: Ok(()),
+        };
         assert!(!away.is_ready());
         insta::assert_snapshot!(text(&away), @r#"{"ready":false,"database":{"reachable":false,"error":"connection refused"}}"#);
-        let durability = Durability { fsync: true, full_page_writes: true, synchronous_commit: "on".to_owned() };
+        let durability = Durability {
+            fsync: true,
+            full_page_writes: true,
+            synchronous_commit: "on".to_owned(),
+        };
         let schema = Err("run `counterfoil init`".to_owned());
-        let behind = Readiness { database: Ok(180_000), durability: Some(durability), schema };
+        let behind = Readiness {
+            database: Ok(180_000),
+            durability: Some(durability),
+            schema,
+        };
         assert!(!behind.is_ready());
         insta::assert_snapshot!(text(&behind), @r#"{"ready":false,"database":{"reachable":true,"version":"18.0"},"durability":{"durable":true,"fsync":true,"full_page_writes":true,"synchronous_commit":"on"},"schema":{"current":false,"error":"run `counterfoil init`"}}"#);
     }

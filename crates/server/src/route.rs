@@ -11,11 +11,15 @@ pub enum Action {
     Intents,
     /// One intent of a known kind, its fields side by side. `merged` is the field of the body that
     /// the last parameter of the path stands for.
-    Kind { name: &'static str, merged: Option<&'static str> },
+    Kind {
+        name: &'static str,
+        merged: Option<&'static str>,
+    },
     Stub,
     Accounts,
     Account,
     Entries,
+    Holds,
     Transfer,
     Hold,
     Tenants,
@@ -69,11 +73,21 @@ pub struct Spec {
 }
 
 const fn get(path: &'static str, action: Action, query: &'static [&'static str]) -> Spec {
-    Spec { method: Method::GET, path, action, query }
+    Spec {
+        method: Method::GET,
+        path,
+        action,
+        query,
+    }
 }
 
 const fn post(path: &'static str, action: Action) -> Spec {
-    Spec { method: Method::POST, path, action, query: &[] }
+    Spec {
+        method: Method::POST,
+        path,
+        action,
+        query: &[],
+    }
 }
 
 const fn kind(path: &'static str, name: &'static str, merged: Option<&'static str>) -> Spec {
@@ -85,17 +99,49 @@ pub const ROUTES: &[Spec] = &[
     post("/v1/tenants/{tenant}/intents", Action::Intents),
     kind("/v1/tenants/{tenant}/transfers", "ledger.transfer", None),
     kind("/v1/tenants/{tenant}/holds", "ledger.hold", None),
-    kind("/v1/tenants/{tenant}/holds/{hold}/capture", "ledger.capture", Some("hold")),
-    kind("/v1/tenants/{tenant}/holds/{hold}/release", "ledger.release", Some("hold")),
-    kind("/v1/tenants/{tenant}/transfers/{transfer}/reverse", "ledger.reverse", Some("transfer")),
+    kind(
+        "/v1/tenants/{tenant}/holds/{hold}/capture",
+        "ledger.capture",
+        Some("hold"),
+    ),
+    kind(
+        "/v1/tenants/{tenant}/holds/{hold}/release",
+        "ledger.release",
+        Some("hold"),
+    ),
+    kind(
+        "/v1/tenants/{tenant}/transfers/{transfer}/reverse",
+        "ledger.reverse",
+        Some("transfer"),
+    ),
     kind("/v1/tenants/{tenant}/accounts", "ledger.open", None),
-    kind("/v1/tenants/{tenant}/accounts/{account}/limit", "ledger.limit", Some("account")),
-    kind("/v1/tenants/{tenant}/accounts/{account}/close", "ledger.close", Some("account")),
+    kind(
+        "/v1/tenants/{tenant}/accounts/{account}/limit",
+        "ledger.limit",
+        Some("account"),
+    ),
+    kind(
+        "/v1/tenants/{tenant}/accounts/{account}/close",
+        "ledger.close",
+        Some("account"),
+    ),
     kind("/v1/tenants/{tenant}/assets", "ledger.asset", None),
     get("/v1/tenants/{tenant}/stubs/{key}", Action::Stub, &[]),
-    get("/v1/tenants/{tenant}/accounts/{account}", Action::Account, &["as_of", "effective_as_of"]),
-    get("/v1/tenants/{tenant}/accounts/{account}/entries", Action::Entries, &["cursor", "limit"]),
-    get("/v1/tenants/{tenant}/accounts", Action::Accounts, &["cursor", "limit", "prefix"]),
+    get(
+        "/v1/tenants/{tenant}/accounts/{account}",
+        Action::Account,
+        &["as_of", "effective_as_of"],
+    ),
+    get(
+        "/v1/tenants/{tenant}/accounts/{account}/entries",
+        Action::Entries,
+        &["cursor", "limit"],
+    ),
+    get(
+        "/v1/tenants/{tenant}/accounts",
+        Action::Accounts,
+        &["cursor", "limit", "prefix"],
+    ),
     get("/v1/tenants/{tenant}/transfers/{transfer}", Action::Transfer, &[]),
     get("/v1/tenants/{tenant}/holds/{hold}", Action::Hold, &[]),
     get("/v1/tenants", Action::Tenants, &["cursor", "limit"]),
@@ -133,16 +179,29 @@ pub(crate) fn find<'a>(method: &Method, path: &'a str) -> Result<Match<'a>, Miss
     let asked = if method == Method::HEAD { &Method::GET } else { method };
     let mut allow = Vec::new();
     for (index, spec) in ROUTES.iter().enumerate() {
-        let Some((tenant, param)) = matches(spec.path, path) else { continue };
+        let Some((tenant, param)) = matches(spec.path, path) else {
+            continue;
+        };
         if spec.method == asked {
-            return Ok(Match { index, spec, tenant, param });
+            return Ok(Match {
+                index,
+                spec,
+                tenant,
+                param,
+            });
         }
         allow.push(spec.method.as_str());
         if spec.method == Method::GET {
             allow.push("HEAD");
         }
     }
-    if allow.is_empty() { Err(Miss::NotFound) } else { Err(Miss::Method { allow: allow.join(", ") }) }
+    if allow.is_empty() {
+        Err(Miss::NotFound)
+    } else {
+        Err(Miss::Method {
+            allow: allow.join(", "),
+        })
+    }
 }
 
 fn matches<'a>(pattern: &str, path: &'a str) -> Option<(Option<TenantId>, Option<&'a str>)> {
@@ -190,13 +249,29 @@ mod tests {
                 })
                 .collect();
             let path = path.join("/");
-            assert_eq!(find(&spec.method, &path).unwrap().index, index, "{} {path}", spec.method);
+            assert_eq!(
+                find(&spec.method, &path).unwrap().index,
+                index,
+                "{} {path}",
+                spec.method
+            );
         }
     }
 
     #[test]
     fn a_tenant_id_that_is_not_a_number_is_not_found() {
-        for id in ["", "x", "-1", "+1", "007", "0", "1.0", "1e3", "99999999999999999999", "%31"] {
+        for id in [
+            "",
+            "x",
+            "-1",
+            "+1",
+            "007",
+            "0",
+            "1.0",
+            "1e3",
+            "99999999999999999999",
+            "%31",
+        ] {
             let path = format!("/v1/tenants/{id}/intents");
             assert_eq!(find(&Method::POST, &path).unwrap_err(), Miss::NotFound, "{id}");
         }
@@ -207,9 +282,19 @@ mod tests {
     #[test]
     fn a_wrong_method_is_told_the_right_ones() {
         let miss = find(&Method::DELETE, "/v1/tenants/1/accounts").unwrap_err();
-        assert_eq!(miss, Miss::Method { allow: "POST, GET, HEAD".to_owned() });
+        assert_eq!(
+            miss,
+            Miss::Method {
+                allow: "POST, GET, HEAD".to_owned()
+            }
+        );
         let miss = find(&Method::GET, "/v1/tenants/1/intents").unwrap_err();
-        assert_eq!(miss, Miss::Method { allow: "POST".to_owned() });
+        assert_eq!(
+            miss,
+            Miss::Method {
+                allow: "POST".to_owned()
+            }
+        );
     }
 
     #[test]
@@ -219,7 +304,15 @@ mod tests {
 
     #[test]
     fn empty_segments_and_trailing_slashes_match_nothing() {
-        for path in ["/v1/tenants/1/stubs/", "/healthz/", "//", "/v1//tenants", "/v1/tenants/1/intents/", "*", ""] {
+        for path in [
+            "/v1/tenants/1/stubs/",
+            "/healthz/",
+            "//",
+            "/v1//tenants",
+            "/v1/tenants/1/intents/",
+            "*",
+            "",
+        ] {
             assert_eq!(find(&Method::GET, path).unwrap_err(), Miss::NotFound, "{path}");
         }
     }

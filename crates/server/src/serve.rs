@@ -35,7 +35,10 @@ pub async fn serve<E: Engine>(listener: TcpListener, app: Arc<App<E>>, shutdown:
     loop {
         // Room first: who finds none waits in the backlog, where it costs nothing.
         let accepted = async {
-            let place = Arc::clone(&room).acquire_owned().await.expect("the semaphore is never closed");
+            let place = Arc::clone(&room)
+                .acquire_owned()
+                .await
+                .expect("the semaphore is never closed");
             (place, listener.accept().await)
         };
         let (place, stream) = tokio::select! {
@@ -78,7 +81,10 @@ async fn finish<E: Engine>(app: &App<E>, graceful: GracefulShutdown) -> bool {
     let landed = app.engine.shutdown().await;
     let answered = in_time || tokio::time::timeout(LAST_WORDS, &mut closed).await.is_ok();
     if !answered {
-        tracing::warn!(connections = app.metrics.connections(), "stopped with connections that did not end");
+        tracing::warn!(
+            connections = app.metrics.connections(),
+            "stopped with connections that did not end"
+        );
     }
     landed && answered
 }

@@ -14,6 +14,7 @@ use std::time::Instant;
 
 use crate::app::{Answered, App, expects, fault, json};
 use crate::body;
+use crate::codes;
 use crate::engine::Engine;
 use crate::head::{self, Format, Head};
 use crate::items;
@@ -59,12 +60,19 @@ impl<E: Engine> App<E> {
         };
         // One more than is shown tells whether there is a next page.
         let more = u16::try_from(limit + 1).unwrap_or(u16::MAX);
-        let mut rows = self.engine.tenants(after, more).await.map_err(|error| fault("list tenants", &error))?;
+        let mut rows = self
+            .engine
+            .tenants(after, more)
+            .await
+            .map_err(|error| fault("list tenants", &error))?;
         let more = rows.len() > limit as usize;
         rows.truncate(limit as usize);
         Ok(json(json::object(|out| {
             out.list("tenants", &rows, tenant);
-            let next = rows.last().filter(|_| more).map(|last| seal_cursor(&last.id.to_string()));
+            let next = rows
+                .last()
+                .filter(|_| more)
+                .map(|last| seal_cursor(&last.id.to_string()));
             out.maybe_text("next_cursor", next.as_deref());
         })))
     }
@@ -82,7 +90,11 @@ impl<E: Engine> App<E> {
         let raw: &RawValue = items::value(items::utf8(&whole.bytes)?)?;
         let wanted: Wanted<'_> = counterfoil_intent::Kinds::read(raw).map_err(Problem::invalid)?;
         let new = wanted.checked().map_err(invalid)?;
-        let made = self.engine.tenant_create(new).await.map_err(|error| fault("make a tenant", &error))?;
+        let made = self
+            .engine
+            .tenant_create(new)
+            .await
+            .map_err(|error| fault("make a tenant", &error))?;
         let made = made.map_err(invalid)?;
         let mut response = json(json::object(|out| tenant(out, &made)));
         *response.status_mut() = StatusCode::CREATED;
@@ -98,13 +110,13 @@ fn plain_json(parts: &Parts) -> Result<(), Refused> {
     if head.key.is_some() {
         // To take it and not keep it would promise what is not so.
         let detail = "making a tenant is no intent and takes no key: sent twice, it makes two";
-        return Err(Problem::bad_request("key_not_taken", "Idempotency-Key", detail));
+        return Err(Problem::bad_request(codes::KEY_NOT_TAKEN, "Idempotency-Key", detail));
     }
     Ok(())
 }
 
 fn invalid(invalid: Invalid) -> Refused {
-    Problem::bad_request("tenant_invalid", invalid.field, invalid.message)
+    Problem::bad_request(codes::TENANT_INVALID, invalid.field, invalid.message)
 }
 
 fn tenant(out: &mut Object<'_>, tenant: &Tenant) {

@@ -13,6 +13,7 @@ use hyper::body::Body;
 use crate::answer;
 use crate::app::{Answered, App, expects, json};
 use crate::body;
+use crate::codes;
 use crate::engine::Engine;
 use crate::head::{self, Format, Head};
 use crate::items::{self, Items, Reader, Shape};
@@ -96,7 +97,7 @@ impl<E: Engine> App<E> {
     async fn many(&self, reader: &Reader<'_>, items: Items<'_>) -> Answered {
         if reader.key.is_some() {
             return Err(Problem::bad_request(
-                "key_for_many",
+                codes::KEY_FOR_MANY,
                 "Idempotency-Key",
                 "the header is for a request of one intent; in an array or in lines each has its own `key`",
             ));
@@ -117,7 +118,11 @@ impl<E: Engine> App<E> {
                 Err(invalid) => Err(Problem::invalid(invalid)),
             });
         }
-        let answers = if intents.is_empty() { Vec::new() } else { self.engine.submit(intents).await };
+        let answers = if intents.is_empty() {
+            Vec::new()
+        } else {
+            self.engine.submit(intents).await
+        };
         let mut answers = answers.into_iter();
         let (open, between, close): (&[u8], &[u8], &[u8]) = match shape {
             Shape::Lines => (b"", b"\n", b"\n"),

@@ -1,5 +1,6 @@
 //! What a driver has done so far.
 
+use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -77,4 +78,28 @@ impl Metrics {
         figures.last_duration = Some(duration);
         figures.failures_in_a_row
     }
+}
+
+/// Appends the figures of drivers in the text format of Prometheus.
+pub fn render(snapshots: impl IntoIterator<Item = Snapshot>, out: &mut String) {
+    let snapshots: Vec<_> = snapshots.into_iter().collect();
+    let mut family = |name: &str, kind: &str, help: &str, value: &dyn Fn(&Snapshot) -> Option<f64>| {
+        let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        for one in &snapshots {
+            if let Some(value) = value(one) {
+                let _ = writeln!(out, "{name}{{step=\"{}\"}} {value}", one.name);
+            }
+        }
+    };
+    #[allow(clippy::cast_precision_loss, reason = "a metric")]
+    let count = |count: u64| Some(count as f64);
+    let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
+    family("counterfoil_step_runs_total", "counter", "Passes that have ended.", &|one| count(one.runs));
+    family("counterfoil_step_failures_total", "counter", "Passes that ended in an error or a panic.", &|one| {
+        count(one.failures)
+    });
+    family("counterfoil_step_last_seconds", "gauge", "Time of the last pass.", &|one| seconds(one.last_duration));
+    family("counterfoil_step_since_success_seconds", "gauge", "Time since a pass last succeeded.", &|one| {
+        seconds(one.since_success)
+    });
 }

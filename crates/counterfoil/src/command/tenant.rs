@@ -27,7 +27,7 @@ pub(crate) async fn run(settings: Settings, command: TenantCommand) -> Result<Ex
                 })
                 .await?
                 .map_err(|invalid| invalid.to_string())?;
-            print(&tenant, format)?;
+            print(&tenant, format);
         }
         TenantCommand::List { format } => {
             let mut after = None;
@@ -36,7 +36,7 @@ pub(crate) async fn run(settings: Settings, command: TenantCommand) -> Result<Ex
                 let page = counterfoil_tenant::list(&scope, &tx, after, PAGE).await?;
                 tx.rollback().await;
                 for tenant in &page {
-                    print(tenant, format)?;
+                    print(tenant, format);
                 }
                 after = page.last().map(|tenant| tenant.id);
                 if page.len() < usize::from(PAGE) {
@@ -48,10 +48,19 @@ pub(crate) async fn run(settings: Settings, command: TenantCommand) -> Result<Ex
     Ok(ExitCode::SUCCESS)
 }
 
-fn print(tenant: &Tenant, format: Format) -> Result<(), Failure> {
+fn print(tenant: &Tenant, format: Format) {
     match format {
         Format::Text => println!("{}\t{}\t{}", tenant.id, tenant.zone, tenant.name),
-        Format::Json => println!("{}", serde_json::to_string(tenant)?),
+        Format::Json => println!(
+            "{}",
+            serde_json::json!({
+                "id": tenant.id.0,
+                "name": tenant.name,
+                "zone": tenant.zone,
+                "collation": tenant.collation,
+                "rounding": tenant.rounding.as_str(),
+                "created_at": tenant.created_at.to_string(),
+            })
+        ),
     }
-    Ok(())
 }

@@ -97,7 +97,9 @@ async fn serve(settings: &Settings, listener: TcpListener, place: Place, roles: 
     })?;
     greet(&settings.home, address);
     let app = steps::app(settings, &database, &lanes, &drivers);
-    counterfoil_server::serve(listener, app, stop_signal()?).await?;
+    if !counterfoil_server::serve(listener, app, stop_signal()?).await {
+        tracing::error!("not everything that was accepted landed in time; ask for the stubs of what got no answer");
+    }
     for overrun in counterfoil_worker::shutdown_all(drivers, STEPS_END).await {
         tracing::warn!("{overrun}");
     }

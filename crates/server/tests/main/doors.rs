@@ -21,14 +21,26 @@ async fn nothing_but_health_and_readiness_is_public() {
     let client = Client::new();
     for spec in ROUTES {
         let path = path_of(spec.path, "7");
-        let got = client.ask(spec.method.clone(), &path).without("authorization").empty().await;
+        let got = client
+            .ask(spec.method.clone(), &path)
+            .without("authorization")
+            .empty()
+            .await;
         if ["/healthz", "/readyz"].contains(&spec.path) {
             assert_eq!(got.status, 200, "{path}");
             continue;
         }
-        assert_eq!((got.status.as_u16(), got.code().as_str()), (401, "unauthorized"), "{} {path}", spec.method);
+        assert_eq!(
+            (got.status.as_u16(), got.code().as_str()),
+            (401, "unauthorized"),
+            "{} {path}",
+            spec.method
+        );
         let challenge = got.header("www-authenticate").to_owned();
-        assert!(challenge.starts_with("Bearer ") || challenge.starts_with("Basic "), "{challenge}");
+        assert!(
+            challenge.starts_with("Bearer ") || challenge.starts_with("Basic "),
+            "{challenge}"
+        );
     }
     assert!(client.taken().is_empty());
 }
@@ -36,11 +48,25 @@ async fn nothing_but_health_and_readiness_is_public() {
 #[tokio::test]
 async fn a_key_that_is_not_known_is_401_and_told_so() {
     let client = Client::new();
-    for value in ["Bearer nobody", "Bearer ", "Basic b2Y6b2Ytc2V2ZW4=", "of-seven", "Digest x"] {
-        let got = client.get("/v1/tenants/7/accounts").instead("authorization", value).empty().await;
+    for value in [
+        "Bearer nobody",
+        "Bearer ",
+        "Basic b2Y6b2Ytc2V2ZW4=",
+        "of-seven",
+        "Digest x",
+    ] {
+        let got = client
+            .get("/v1/tenants/7/accounts")
+            .instead("authorization", value)
+            .empty()
+            .await;
         assert_eq!(got.code(), "unauthorized", "{value}");
     }
-    let got = client.get("/v1/tenants/7/accounts").instead("authorization", "Bearer nobody").empty().await;
+    let got = client
+        .get("/v1/tenants/7/accounts")
+        .instead("authorization", "Bearer nobody")
+        .empty()
+        .await;
     assert!(got.header("www-authenticate").contains("invalid_token"));
 }
 
@@ -66,7 +92,12 @@ async fn routes_of_operators_are_403_for_a_tenant() {
     let client = Client::new();
     for spec in ROUTES.iter().filter(|spec| spec.action.door() == Door::Operator) {
         let got = client.ask(spec.method.clone(), spec.path).empty().await;
-        assert_eq!((got.status.as_u16(), got.code().as_str()), (403, "operators_only"), "{}", spec.path);
+        assert_eq!(
+            (got.status.as_u16(), got.code().as_str()),
+            (403, "operators_only"),
+            "{}",
+            spec.path
+        );
     }
 }
 
@@ -101,7 +132,11 @@ async fn a_browser_opens_the_pages_with_the_key_as_its_password() {
 #[tokio::test]
 async fn a_database_that_cannot_be_asked_who_is_asking_is_503() {
     let client = Client::new();
-    let got = client.get("/v1/tenants/7/accounts").instead("authorization", "Bearer database-away").empty().await;
+    let got = client
+        .get("/v1/tenants/7/accounts")
+        .instead("authorization", "Bearer database-away")
+        .empty()
+        .await;
     assert_eq!((got.status.as_u16(), got.code().as_str()), (503, "unavailable"));
     assert_eq!(got.header("retry-after"), "1");
 }
@@ -109,9 +144,19 @@ async fn a_database_that_cannot_be_asked_who_is_asking_is_503() {
 #[tokio::test]
 async fn unknown_routes_are_404_and_wrong_methods_405_with_allow() {
     let client = Client::new();
-    for path in ["/v1", "/v1/tenants/x/accounts", "/v1/tenants/7/nothing", "/r/abc", "/healthz/"] {
+    for path in [
+        "/v1",
+        "/v1/tenants/x/accounts",
+        "/v1/tenants/7/nothing",
+        "/r/abc",
+        "/healthz/",
+    ] {
         let got = client.get(path).empty().await;
-        assert_eq!((got.status.as_u16(), got.code().as_str()), (404, "route_unknown"), "{path}");
+        assert_eq!(
+            (got.status.as_u16(), got.code().as_str()),
+            (404, "route_unknown"),
+            "{path}"
+        );
     }
     let got = client.ask(Method::DELETE, "/v1/tenants/7/accounts").empty().await;
     assert_eq!((got.status.as_u16(), got.code().as_str()), (405, "method_not_allowed"));

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use counterfoil_intent::{Answer, Books, Context, Fields, Intent, Invalid, Key, Kind, Kinds, Needs, Outcome, Refs, Reply, StubState};
+use counterfoil_intent::{
+    Answer, Books, Context, Fields, Intent, Invalid, Key, Kind, Kinds, Needs, Outcome, Refs, Reply, StubState,
+};
 use counterfoil_pg::{Durability, Error, TenantId};
 use counterfoil_server::{App, Engine, Limits, Readiness};
 use counterfoil_tenant::{Caller, NewTenant, Tenant, Unavailable};
@@ -28,6 +30,7 @@ macro_rules! kinds {
                 type Body = String;
                 fn parse(raw: &RawValue) -> Result<String, Invalid> {
                     let body: Value = Kinds::read(raw)?;
+                    assert_ne!(body["x"], "panic", "as asked");
                     if !body.is_object() {
                         return Err(Invalid::new("body_invalid", "", "not an object"));
                     }
@@ -101,7 +104,9 @@ impl Engine for Fake {
 
     async fn submit(&self, intents: Vec<Intent>) -> Vec<Answer> {
         let answer = self.answer.lock().clone();
-        self.taken.lock().extend(intents.iter().map(|intent| intent.key.to_string()));
+        self.taken
+            .lock()
+            .extend(intents.iter().map(|intent| intent.key.to_string()));
         intents.iter().map(|_| answer.clone()).collect()
     }
 
@@ -110,7 +115,9 @@ impl Engine for Fake {
             "lost" => Err(Error::Lost),
             "broken" => Err(Error::Abandoned { statement: "stub_get" }),
             "waiting" => Ok(StubState::InFlight),
-            _ => Ok(StubState::None { as_of: "2026-03-01T12:00:00Z".parse().unwrap() }),
+            _ => Ok(StubState::None {
+                as_of: "2026-03-01T12:00:00Z".parse().unwrap(),
+            }),
         }
     }
 
@@ -125,8 +132,16 @@ impl Engine for Fake {
 
     async fn readiness(&self) -> Readiness {
         *self.asked_ready.lock() += 1;
-        let durability = Durability { fsync: true, full_page_writes: true, synchronous_commit: "on".to_owned() };
-        Readiness { database: Ok(150_018), durability: Some(durability), schema: Ok(()) }
+        let durability = Durability {
+            fsync: true,
+            full_page_writes: true,
+            synchronous_commit: "on".to_owned(),
+        };
+        Readiness {
+            database: Ok(150_018),
+            durability: Some(durability),
+            schema: Ok(()),
+        }
     }
 
     fn render_metrics(&self, out: &mut String) {
@@ -169,7 +184,10 @@ impl Got {
         let code = problem["code"].as_str().unwrap().to_owned();
         assert_eq!(problem["status"], self.status.as_u16());
         assert_eq!(problem["type"], format!("/codes#{code}"));
-        assert!(problem["title"].is_string() && problem["detail"].is_string(), "{problem}");
+        assert!(
+            problem["title"].is_string() && problem["detail"].is_string(),
+            "{problem}"
+        );
         code
     }
 
@@ -188,7 +206,9 @@ impl Client {
     }
 
     pub fn with(limits: Limits) -> Self {
-        Self { app: Arc::new(App::new(Fake::new(), limits)) }
+        Self {
+            app: Arc::new(App::new(Fake::new(), limits)),
+        }
     }
 
     /// The keys of the intents that came through.
@@ -244,7 +264,11 @@ impl Ask<'_> {
         let request = self.request.body(Full::new(body.into())).unwrap();
         let (parts, body) = self.client.app.handle(request).await.into_parts();
         let bytes = body.collect().await.unwrap().to_bytes();
-        Got { status: parts.status, headers: parts.headers, text: String::from_utf8(bytes.to_vec()).unwrap() }
+        Got {
+            status: parts.status,
+            headers: parts.headers,
+            text: String::from_utf8(bytes.to_vec()).unwrap(),
+        }
     }
 
     pub async fn empty(self) -> Got {

@@ -28,7 +28,10 @@ fn operations(document: &Value) -> BTreeMap<(String, String), Value> {
 #[test]
 fn every_route_is_in_the_document_and_the_converse() {
     let documented: BTreeSet<_> = operations(&document()).into_keys().collect();
-    let routed: BTreeSet<_> = ROUTES.iter().map(|spec| (spec.method.to_string(), spec.path.to_owned())).collect();
+    let routed: BTreeSet<_> = ROUTES
+        .iter()
+        .map(|spec| (spec.method.to_string(), spec.path.to_owned()))
+        .collect();
     assert_eq!(documented, routed);
 }
 
@@ -38,15 +41,25 @@ fn parameters_and_doors_are_those_of_the_routes() {
     let operations = operations(&document);
     for spec in ROUTES {
         let operation = &operations[&(spec.method.to_string(), spec.path.to_owned())];
-        let parameters: Vec<Value> = operation["parameters"].as_array().into_iter().flatten().cloned().collect();
+        let parameters: Vec<Value> = operation["parameters"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .cloned()
+            .collect();
         let named = |place: &str| -> BTreeSet<String> {
             let resolved = parameters.iter().map(|parameter| resolve(&document, parameter));
             let of_place = resolved.filter(|parameter| parameter["in"] == place);
-            of_place.map(|parameter| parameter["name"].as_str().unwrap().to_owned()).collect()
+            of_place
+                .map(|parameter| parameter["name"].as_str().unwrap().to_owned())
+                .collect()
         };
         let query: BTreeSet<_> = spec.query.iter().map(|&name| name.to_owned()).collect();
         assert_eq!(named("query"), query, "query of {} {}", spec.method, spec.path);
-        let in_path = spec.path.split('/').filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}'));
+        let in_path = spec
+            .path
+            .split('/')
+            .filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}'));
         assert_eq!(named("path"), in_path.map(str::to_owned).collect(), "{}", spec.path);
         let intents = matches!(spec.action, Action::Intents | Action::Kind { .. });
         assert_eq!(named("header").contains("Idempotency-Key"), intents, "{}", spec.path);
@@ -61,7 +74,10 @@ fn every_example_fits_its_schema() {
     let mut seen = 0;
     let mut check = |place: &str, content: &Value| {
         for (media_type, media) in content.as_object().unwrap() {
-            let many = media["examples"].as_object().into_iter().flat_map(|map| map.values().map(|one| &one["value"]));
+            let many = media["examples"]
+                .as_object()
+                .into_iter()
+                .flat_map(|map| map.values().map(|one| &one["value"]));
             let examples: Vec<&Value> = media.get("example").into_iter().chain(many).collect();
             assert!(!examples.is_empty(), "{place} has no example of {media_type}");
             for example in examples {
@@ -116,14 +132,20 @@ fn every_example_of_a_write_is_read_by_its_kind() {
     let operations = operations(&document());
     let key = Some("k");
     for spec in ROUTES {
-        let Some(body) = operations[&(spec.method.to_string(), spec.path.to_owned())].get("requestBody") else { continue };
+        let Some(body) = operations[&(spec.method.to_string(), spec.path.to_owned())].get("requestBody") else {
+            continue;
+        };
         let json = &body["content"]["application/json"];
         let raw = |value: &Value| RawValue::from_string(value.to_string()).unwrap();
         match spec.action {
             Action::Kind { name, merged } => {
                 let mut example = json["example"].clone();
                 if let Some(field) = merged {
-                    let value = if field == "account" { "cash" } else { "01890a5d-ac96-774b-bcce-b302099a8057" };
+                    let value = if field == "account" {
+                        "cash"
+                    } else {
+                        "01890a5d-ac96-774b-bcce-b302099a8057"
+                    };
                     example[field] = value.into();
                 }
                 let intent = kinds.intent_of(Limits::default(), TENANT, key, name, &raw(&example));
@@ -132,7 +154,10 @@ fn every_example_of_a_write_is_read_by_its_kind() {
             Action::Intents => {
                 for example in json["examples"].as_object().unwrap().values() {
                     let value = &example["value"];
-                    for one in value.as_array().map_or_else(|| vec![value], |list| list.iter().collect()) {
+                    for one in value
+                        .as_array()
+                        .map_or_else(|| vec![value], |list| list.iter().collect())
+                    {
                         let intent = kinds.intent(Limits::default(), TENANT, None, &raw(one));
                         assert!(intent.is_ok(), "{one}: {:?}", intent.err());
                     }
@@ -152,13 +177,33 @@ async fn answers_fit_the_schemas_of_their_status() {
     let bearer = format!("Bearer {OPERATOR_KEY}");
     for spec in ROUTES {
         let id = "01890a5d-ac96-774b-bcce-b302099a8057";
-        let path = spec.path.replace("{tenant}", "7").replace("{hold}", id).replace("{transfer}", id);
+        let path = spec
+            .path
+            .replace("{tenant}", "7")
+            .replace("{hold}", id)
+            .replace("{transfer}", id);
         let path = path.replace("{account}", "cash").replace("{key}", "k");
-        let bodies = [r#"{"name":"x"}"#, r#"[{"key":"k","kind":"ledger.hold","body":{}},1]"#, r#"{"key":"k"}"#];
+        let bodies = [
+            r#"{"name":"x"}"#,
+            r#"[{"key":"k","kind":"ledger.hold","body":{}},1]"#,
+            r#"{"key":"k"}"#,
+        ];
         for (body, query) in bodies.iter().flat_map(|body| [(*body, ""), (*body, "?nonsense=1")]) {
             let ask = match spec.method.as_str() {
-                "GET" => client.get(&format!("{path}{query}")).instead("authorization", &bearer).empty().await,
-                _ => client.post(&format!("{path}{query}")).instead("authorization", &bearer).send(body).await,
+                "GET" => {
+                    client
+                        .get(&format!("{path}{query}"))
+                        .instead("authorization", &bearer)
+                        .empty()
+                        .await
+                }
+                _ => {
+                    client
+                        .post(&format!("{path}{query}"))
+                        .instead("authorization", &bearer)
+                        .send(body)
+                        .await
+                }
             };
             let operation = &operations[&(spec.method.to_string(), spec.path.to_owned())];
             let place = format!("{} {path}{query} {}", spec.method, ask.status.as_u16());

@@ -6,8 +6,14 @@ use crate::engine::{Client, OPERATOR_KEY};
 async fn a_stub_is_found_waiting_or_none() {
     let client = Client::new();
     let got = client.get("/v1/tenants/7/stubs/waiting").empty().await;
-    assert_eq!((got.status.as_u16(), got.json()["state"].as_str()), (200, Some("in_flight")));
-    let got = client.get("/v1/tenants/7/stubs/A8098C1A-F86E-11DA-BD1A-00112444BE1E").empty().await;
+    assert_eq!(
+        (got.status.as_u16(), got.json()["state"].as_str()),
+        (200, Some("in_flight"))
+    );
+    let got = client
+        .get("/v1/tenants/7/stubs/A8098C1A-F86E-11DA-BD1A-00112444BE1E")
+        .empty()
+        .await;
     assert_eq!(got.json()["state"], "none");
     assert_eq!(got.json()["key"], "a8098c1a-f86e-11da-bd1a-00112444be1e");
     assert_eq!(got.json()["as_of"], "2026-03-01T12:00:00.000000Z");
@@ -21,14 +27,23 @@ async fn a_database_that_is_away_is_503_and_a_fault_of_ours_500_both_with_an_id(
     assert_eq!(got.json()["id"].as_str().unwrap().len(), 36);
     let got = client.get("/v1/tenants/7/stubs/broken").empty().await;
     assert_eq!((got.status.as_u16(), got.code().as_str()), (500, "internal"));
-    assert!(!got.text.contains("stub_get"), "what broke is for the log: {}", got.text);
+    assert!(
+        !got.text.contains("stub_get"),
+        "what broke is for the log: {}",
+        got.text
+    );
 }
 
 #[tokio::test]
 async fn tenants_are_paged_by_an_opaque_cursor() {
     let client = Client::new();
     let bearer = format!("Bearer {OPERATOR_KEY}");
-    let list = |query: String| client.get(&format!("/v1/tenants{query}")).instead("authorization", &bearer).empty();
+    let list = |query: String| {
+        client
+            .get(&format!("/v1/tenants{query}"))
+            .instead("authorization", &bearer)
+            .empty()
+    };
     let first = list("?limit=2".to_owned()).await.json();
     assert_eq!(first["tenants"].as_array().unwrap().len(), 2);
     let cursor = first["next_cursor"].as_str().unwrap();
@@ -44,7 +59,9 @@ async fn a_tenant_is_made_by_an_operator() {
     let client = Client::new();
     let bearer = format!("Bearer {OPERATOR_KEY}");
     let ask = || client.post("/v1/tenants").instead("authorization", &bearer);
-    let got = ask().send(r#"{"name":"Kiosk","zone":"Asia/Shanghai","rounding":"half_even"}"#).await;
+    let got = ask()
+        .send(r#"{"name":"Kiosk","zone":"Asia/Shanghai","rounding":"half_even"}"#)
+        .await;
     assert_eq!(got.status, 201);
     insta::assert_snapshot!(got.text, @r#"{"id":9,"name":"Tenant 9","zone":"UTC","collation":"C","rounding":"half_up","created_at":"2026-03-01T12:00:00.000000Z"}"#);
     for (body, code) in [
@@ -83,7 +100,11 @@ async fn metrics_count_what_was_answered() {
         "counterfoil_http_requests_total{method=\"GET\",route=\"/healthz\",status=\"200\"} 1",
         "counterfoil_lane_waiting_intents{lane=\"0\"} 0",
     ] {
-        assert!(got.text.lines().any(|found| found == line), "{line} is not in\n{}", got.text);
+        assert!(
+            got.text.lines().any(|found| found == line),
+            "{line} is not in\n{}",
+            got.text
+        );
     }
 }
 
@@ -93,7 +114,11 @@ async fn the_page_for_people_says_how_things_stand() {
     let bearer = format!("Bearer {OPERATOR_KEY}");
     let got = client.get("/").instead("authorization", &bearer).empty().await;
     assert_eq!(got.header("content-type"), "text/html; charset=utf-8");
-    for part in ["PostgreSQL 15.18", "as this version needs it", "counterfoil_lane_waiting_intents"] {
+    for part in [
+        "PostgreSQL 15.18",
+        "as this version needs it",
+        "counterfoil_lane_waiting_intents",
+    ] {
         assert!(got.text.contains(part), "{part} is not in\n{}", got.text);
     }
 }

@@ -23,7 +23,10 @@ pub fn violations(document: &Value, schema: &Value, value: &Value) -> Vec<String
 fn check(document: &Value, schema: &Value, value: &Value, at: &str, out: &mut Vec<String>) {
     let schema = resolve(document, schema);
     if let Some(choices) = schema.get("oneOf").and_then(Value::as_array) {
-        let tried: Vec<_> = choices.iter().map(|choice| violations(document, choice, value)).collect();
+        let tried: Vec<_> = choices
+            .iter()
+            .map(|choice| violations(document, choice, value))
+            .collect();
         if tried.iter().filter(|wrong| wrong.is_empty()).count() != 1 {
             out.push(format!("{at} fits not exactly one of {}: {tried:?}", choices.len()));
         }
@@ -31,7 +34,9 @@ fn check(document: &Value, schema: &Value, value: &Value, at: &str, out: &mut Ve
     }
     if let Some(types) = schema.get("type") {
         let fits = |name: &Value| name.as_str().is_some_and(|name| is_a(value, name));
-        let fits = types.as_array().map_or_else(|| fits(types), |types| types.iter().any(fits));
+        let fits = types
+            .as_array()
+            .map_or_else(|| fits(types), |types| types.iter().any(fits));
         if !fits {
             out.push(format!("{at} is {value}, not {types}"));
             return;
@@ -104,5 +109,27 @@ fn is_a(value: &Value, name: &str) -> bool {
         "integer" => value.is_i64() || value.is_u64(),
         "null" => value.is_null(),
         _ => false,
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_found() {
+    let schema = serde_json::json!({
+        "type": "object", "required": ["a"], "additionalProperties": false,
+        "properties": {"a": {"type": ["string", "null"], "maxLength": 2}, "b": {"oneOf": [{"type": "integer"}, {"enum": ["x"]}]},
+                       "c": {"type": "array", "items": {"type": "string", "format": "uuid"}}}
+    });
+    let wrong = |value| violations(&Value::Null, &schema, &value).len();
+    assert_eq!(wrong(serde_json::json!({"a": null, "b": "x", "c": []})), 0);
+    for bad in [
+        serde_json::json!({}),
+        serde_json::json!({"a": 1}),
+        serde_json::json!({"a": "abc"}),
+        serde_json::json!({"a": "", "b": "y"}),
+        serde_json::json!({"a": "", "c": ["1"]}),
+        serde_json::json!({"a": "", "d": 1}),
+        serde_json::json!([]),
+    ] {
+        assert_eq!(wrong(bad.clone()), 1, "{bad}");
     }
 }

@@ -22,7 +22,12 @@ async fn an_array_is_answered_by_an_array_in_order() {
     assert_eq!(got.status, 200);
     assert_eq!(got.header("content-type"), "application/json");
     let items = got.json();
-    let codes: Vec<_> = items.as_array().unwrap().iter().map(|item| item["code"].as_str().unwrap()).collect();
+    let codes: Vec<_> = items
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| item["code"].as_str().unwrap())
+        .collect();
     assert_eq!(codes, ["busy", "key_missing", "body_invalid", "busy", "body_invalid"]);
     assert_eq!(items[2]["field"], "all[1].body");
     assert_eq!(items[3]["key"], "d");
@@ -37,14 +42,22 @@ async fn an_array_is_answered_by_an_array_in_order() {
 #[tokio::test]
 async fn lines_are_answered_by_lines() {
     let client = Client::new();
-    let ask = || client.post(INTENTS).instead("content-type", "application/x-ndjson; charset=utf-8");
+    let ask = || {
+        client
+            .post(INTENTS)
+            .instead("content-type", "application/x-ndjson; charset=utf-8")
+    };
     let body = "{\"key\":\"a\",\"kind\":\"ledger.transfer\",\"body\":{}}\n\n{\"key\"\n\
                 {\"key\":\"b\",\"kind\":\"ledger.transfer\",\"body\":{}}\n";
     let got = ask().send(body).await;
     assert_eq!(got.status, 200);
     assert_eq!(got.header("content-type"), "application/x-ndjson");
     assert!(got.text.ends_with("}\n"));
-    let lines: Vec<serde_json::Value> = got.text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let lines: Vec<serde_json::Value> = got
+        .text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
     let codes: Vec<_> = lines.iter().map(|item| item["code"].as_str().unwrap()).collect();
     assert_eq!(codes, ["busy", "json_invalid", "busy"]);
     assert_eq!(client.taken(), ["a", "b"]);
@@ -78,7 +91,11 @@ async fn each_route_of_a_kind_hands_over_its_kind() {
     {
         let key = format!("k{i}");
         let path = format!("/v1/tenants/7/{path}");
-        let got = client.post(&path).header("idempotency-key", &key).send(r#"{"x":1}"#).await;
+        let got = client
+            .post(&path)
+            .header("idempotency-key", &key)
+            .send(r#"{"x":1}"#)
+            .await;
         assert_eq!(got.code(), "busy", "{path}");
         assert_eq!(client.taken().last(), Some(&key));
     }
@@ -108,10 +125,20 @@ async fn what_the_path_and_the_headers_say_needs_no_body() {
 #[tokio::test]
 async fn waits_are_told_in_whole_seconds_and_unknown_names_the_stub() {
     let client = Client::new();
-    let send = || client.post("/v1/tenants/7/transfers").header("idempotency-key", "a/b").send("{}");
-    client.answer(Answer::TooMany { retry_after: Duration::from_millis(1_001) });
+    let send = || {
+        client
+            .post("/v1/tenants/7/transfers")
+            .header("idempotency-key", "a/b")
+            .send("{}")
+    };
+    client.answer(Answer::TooMany {
+        retry_after: Duration::from_millis(1_001),
+    });
     let got = send().await;
-    assert_eq!((got.status.as_u16(), got.code().as_str(), got.header("retry-after")), (429, "too_many", "2"));
+    assert_eq!(
+        (got.status.as_u16(), got.code().as_str(), got.header("retry-after")),
+        (429, "too_many", "2")
+    );
     client.answer(Answer::Unknown);
     let got = send().await;
     assert_eq!((got.status.as_u16(), got.code().as_str()), (504, "outcome_unknown"));
