@@ -3,8 +3,13 @@
 use crate::error::{Error, Result};
 
 /// Their names, as `counterfoil bench NAME` takes them.
-pub const NAMES: &[&str] =
-    &["transfers-hot", "transfers-random", "transfers-hot-batch", "transfers-random-batch", "alone"];
+pub const NAMES: &[&str] = &[
+    "transfers-hot",
+    "transfers-random",
+    "transfers-hot-batch",
+    "transfers-random-batch",
+    "alone",
+];
 
 /// Which accounts a transfer is between.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,12 +42,31 @@ impl Bench {
     pub(crate) fn named(name: &str) -> Result<Self> {
         let at = NAMES.iter().position(|known| *known == name);
         let name = NAMES[at.ok_or_else(|| Error::UnknownName(name.to_owned()))?];
-        let pick = if name.starts_with("transfers-hot") { Pick::Hot } else { Pick::Random };
-        let one = Self { name, pick, accounts: ACCOUNTS, naive: 32, ours: 256, batch: None };
+        let pick = if name.starts_with("transfers-hot") {
+            Pick::Hot
+        } else {
+            Pick::Random
+        };
+        let one = Self {
+            name,
+            pick,
+            accounts: ACCOUNTS,
+            naive: 32,
+            ours: 256,
+            batch: None,
+        };
         Ok(match name {
             // 4 × 500 is what may wait of one tenant.
-            _ if name.ends_with("-batch") => Self { ours: 4, batch: Some(500), ..one },
-            "alone" => Self { naive: 1, ours: 1, ..one },
+            _ if name.ends_with("-batch") => Self {
+                ours: 4,
+                batch: Some(500),
+                ..one
+            },
+            "alone" => Self {
+                naive: 1,
+                ours: 1,
+                ..one
+            },
             _ => one,
         })
     }

@@ -20,7 +20,11 @@ pub enum Error {
     Postgres(#[from] tokio_postgres::Error),
 
     #[error("cannot {what} {path}")]
-    File { what: &'static str, path: PathBuf, source: io::Error },
+    File {
+        what: &'static str,
+        path: PathBuf,
+        source: io::Error,
+    },
 
     #[error("the server could not be started ({reason}): {log} says more; --keep leaves it there")]
     Server { reason: String, log: PathBuf },
@@ -44,7 +48,12 @@ pub enum Error {
     Nothing,
 
     #[error("{side}: {what} is {found} in the database, and should be {expected} by what clients saw")]
-    Lies { side: &'static str, what: &'static str, found: String, expected: String },
+    Lies {
+        side: &'static str,
+        what: &'static str,
+        found: String,
+        expected: String,
+    },
 
     #[error("the load's thread ended without an answer")]
     Thread,
@@ -52,6 +61,10 @@ pub enum Error {
 
 impl Error {
     pub(crate) fn file(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
-        move |source| Self::File { what, path: path.to_owned(), source }
+        move |source| Self::File {
+            what,
+            path: path.to_owned(),
+            source,
+        }
     }
 }

@@ -15,7 +15,10 @@ pub(crate) struct Histogram {
 
 impl Histogram {
     pub(crate) fn new() -> Self {
-        Self { counts: vec![0; PER_DOUBLING * (64 - BITS as usize + 1)], total: 0 }
+        Self {
+            counts: vec![0; PER_DOUBLING * (64 - BITS as usize + 1)],
+            total: 0,
+        }
     }
 
     pub(crate) fn add(&mut self, time: Duration) {
@@ -26,7 +29,11 @@ impl Histogram {
 
     /// The time that the given part of all is not longer than; in milliseconds.
     pub(crate) fn millis(&self, quantile: f64) -> f64 {
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            clippy::cast_precision_loss
+        )]
         let rank = ((quantile * self.total as f64).ceil() as u64).max(1);
         let mut seen = 0;
         for (at, count) in self.counts.iter().enumerate() {
@@ -51,7 +58,11 @@ fn middle(at: usize) -> f64 {
     // A value with `shift` bits cut off starts at PER_DOUBLING within its row.
     let shift = (at / PER_DOUBLING).saturating_sub(1);
     let within = at - shift * PER_DOUBLING;
-    if shift == 0 { within as f64 } else { (within as f64 + 0.5) * (shift as f64).exp2() }
+    if shift == 0 {
+        within as f64
+    } else {
+        (within as f64 + 0.5) * (shift as f64).exp2()
+    }
 }
 
 #[cfg(test)]
@@ -60,7 +71,22 @@ mod tests {
 
     #[test]
     fn a_bucket_gives_its_time_back_within_one_part_in_sixty_four() {
-        for nanos in [0, 1, 63, 64, 65, 127, 128, 129, 1_000, 4_095, 4_096, 123_456_789, 9_876_543_210, u64::MAX] {
+        for nanos in [
+            0,
+            1,
+            63,
+            64,
+            65,
+            127,
+            128,
+            129,
+            1_000,
+            4_095,
+            4_096,
+            123_456_789,
+            9_876_543_210,
+            u64::MAX,
+        ] {
             let (given, back) = (nanos as f64, middle(bucket(nanos)));
             assert!((given - back).abs() <= given / 64.0, "{given} {back}");
         }

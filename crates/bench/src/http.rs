@@ -20,7 +20,10 @@ fn lost(source: io::Error) -> Error {
 }
 
 fn not_http(what: impl Into<String>) -> Error {
-    Error::NotHttp { whom: WHOM, what: what.into() }
+    Error::NotHttp {
+        whom: WHOM,
+        what: what.into(),
+    }
 }
 
 /// A connection that is kept alive.
@@ -41,7 +44,10 @@ impl Connection {
     pub(crate) async fn open(address: &str) -> Result<Self> {
         let stream = TcpStream::connect(address).await.map_err(lost)?;
         stream.set_nodelay(true).map_err(lost)?;
-        Ok(Self { stream, buffer: vec![0; 4 << 10] })
+        Ok(Self {
+            stream,
+            buffer: vec![0; 4 << 10],
+        })
     }
 
     /// Sends a whole request and reads its answer.
@@ -71,7 +77,10 @@ impl Connection {
         if filled > end {
             return Err(not_http("more than one answer"));
         }
-        Ok(Answer { status: head.status, body: &self.buffer[head.length..end] })
+        Ok(Answer {
+            status: head.status,
+            body: &self.buffer[head.length..end],
+        })
     }
 
     async fn read(&mut self, filled: usize) -> Result<usize> {
@@ -95,22 +104,32 @@ struct Head {
 impl Head {
     /// `None` while its end has not arrived.
     fn read(bytes: &[u8]) -> Result<Option<Self>> {
-        let Some(end) = memmem::find(bytes, b"\r\n\r\n") else { return Ok(None) };
+        let Some(end) = memmem::find(bytes, b"\r\n\r\n") else {
+            return Ok(None);
+        };
         let head = &bytes[..end];
         let status = head.strip_prefix(b"HTTP/1.1 ").and_then(|rest| number(rest.get(..3)?));
         let Some(status) = status.and_then(|status| u16::try_from(status).ok()) else {
             return Err(not_http(String::from_utf8_lossy(&head[..head.len().min(40)])));
         };
         let content = head.split(|byte| *byte == b'\n').find_map(content_length);
-        let Some(content) = content else { return Err(not_http("no Content-Length")) };
-        Ok(Some(Self { status, length: end + 4, content }))
+        let Some(content) = content else {
+            return Err(not_http("no Content-Length"));
+        };
+        Ok(Some(Self {
+            status,
+            length: end + 4,
+            content,
+        }))
     }
 }
 
 fn content_length(line: &[u8]) -> Option<usize> {
     const NAME: &[u8] = b"content-length:";
     let value = line.get(NAME.len()..)?;
-    line[..NAME.len()].eq_ignore_ascii_case(NAME).then(|| number(value.trim_ascii()))?
+    line[..NAME.len()]
+        .eq_ignore_ascii_case(NAME)
+        .then(|| number(value.trim_ascii()))?
 }
 
 fn number(digits: &[u8]) -> Option<usize> {
@@ -144,9 +163,19 @@ mod tests {
     #[test]
     fn a_head_gives_status_and_length_in_any_case_and_order() {
         let text = b"HTTP/1.1 201 Created\r\nDate: x\r\ncontent-LENGTH:  12\r\n\r\n{}";
-        assert_eq!(Head::read(text).unwrap(), Some(Head { status: 201, length: text.len() - 2, content: 12 }));
+        assert_eq!(
+            Head::read(text).unwrap(),
+            Some(Head {
+                status: 201,
+                length: text.len() - 2,
+                content: 12
+            })
+        );
         let first = b"HTTP/1.1 429 Too Many\r\nContent-Length: 0\r\nRetry-After: 1\r\n\r\n";
-        assert_eq!(Head::read(first).unwrap().map(|head| (head.status, head.content)), Some((429, 0)));
+        assert_eq!(
+            Head::read(first).unwrap().map(|head| (head.status, head.content)),
+            Some((429, 0))
+        );
     }
 
     #[test]

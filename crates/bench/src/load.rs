@@ -42,7 +42,12 @@ pub(crate) struct Done {
 }
 
 impl Done {
-    pub(crate) const ONE: Self = Self { accepted: 1, turned_away: 0, failed: 0, first: None };
+    pub(crate) const ONE: Self = Self {
+        accepted: 1,
+        turned_away: 0,
+        failed: 0,
+        first: None,
+    };
 }
 
 /// One caller.
@@ -63,7 +68,11 @@ pub(crate) struct Tally {
 
 impl Tally {
     fn new() -> Self {
-        Self { times: Histogram::new(), in_time: 0, all: Done::default() }
+        Self {
+            times: Histogram::new(),
+            in_time: 0,
+            all: Done::default(),
+        }
     }
 
     fn add(&mut self, done: Done, took: Duration, in_time: bool) {
@@ -120,11 +129,17 @@ where
     let load = tokio::task::spawn_blocking(move || {
         // One thread is enough for every load here, and leaves the other core alone.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|source| Error::Connection { whom: "the system", source })?;
+        let runtime = runtime.map_err(|source| Error::Connection {
+            whom: "the system",
+            source,
+        })?;
         runtime.block_on(async move {
             let callers = connect().await?;
             let from = Instant::now() + times.warm_up;
-            let clock = Clock { from, until: from + times.measured };
+            let clock = Clock {
+                from,
+                until: from + times.measured,
+            };
             let _ = started.send(clock);
             drive(callers, clock, &stopped).await
         })
@@ -151,12 +166,20 @@ where
     let tried = tally.all.accepted + tally.all.failed;
     if tally.all.failed > 0 {
         let first = tally.all.first.unwrap_or_default();
-        return Err(Error::NotAccepted { count: tally.all.failed, of: tried, first });
+        return Err(Error::NotAccepted {
+            count: tally.all.failed,
+            of: tried,
+            first,
+        });
     }
     if tally.in_time == 0 {
         return Err(Error::Nothing);
     }
-    Ok(Measured { tally, before: before?, after: after? })
+    Ok(Measured {
+        tally,
+        before: before?,
+        after: after?,
+    })
 }
 
 async fn drive<C: Caller>(callers: Vec<C>, clock: Clock, stopped: &Arc<AtomicBool>) -> Result<Tally> {
@@ -172,7 +195,10 @@ async fn drive<C: Caller>(callers: Vec<C>, clock: Clock, stopped: &Arc<AtomicBoo
                 let pause = done.turned_away > 0;
                 let end = Instant::now();
                 let in_time = (clock.from..clock.until).contains(&end);
-                tally.lock().unwrap_or_else(PoisonError::into_inner).add(done, end - start, in_time);
+                tally
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .add(done, end - start, in_time);
                 start = end;
                 if pause {
                     tokio::time::sleep(Duration::from_millis(5)).await;

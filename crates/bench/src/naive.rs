@@ -14,7 +14,10 @@ const OPENING: i64 = 1_000_000_000_000;
 /// Schema and accounts. The hot account has the highest id: it is updated last, and so locked for
 /// the shorter time.
 pub(crate) async fn prepare(control: &Control, bench: &Bench) -> Result<()> {
-    control.client.batch_execute(include_str!("../naive/schema.sql")).await?;
+    control
+        .client
+        .batch_execute(include_str!("../naive/schema.sql"))
+        .await?;
     let fill = include_str!("../naive/account_fill.sql");
     control.client.execute(fill, &[&hot(bench), &OPENING]).await?;
     Ok(())
@@ -37,7 +40,12 @@ pub(crate) async fn connect(address: Address, bench: Bench, connections: usize) 
     for _ in 0..connections {
         let client = address.connect().await?;
         let call = client.prepare(include_str!("../naive/transfer_call.sql")).await?;
-        callers.push(NaiveCaller { client, call, bench, random: Random::new() });
+        callers.push(NaiveCaller {
+            client,
+            call,
+            bench,
+            random: Random::new(),
+        });
     }
     Ok(callers)
 }
@@ -58,7 +66,10 @@ impl Caller for NaiveCaller {
 
 /// Holds what the database has against what the callers saw.
 pub(crate) async fn verify(control: &Control, bench: &Bench, accepted: u64) -> Result<()> {
-    let row = control.client.query_one(include_str!("../naive/totals_read.sql"), &[&hot(bench)]).await?;
+    let row = control
+        .client
+        .query_one(include_str!("../naive/totals_read.sql"), &[&hot(bench)])
+        .await?;
     let (transfers, total, hot_balance): (i64, i64, i64) = (row.get(0), row.get(1), row.get(2));
     let accepted = i64::try_from(accepted).unwrap_or(i64::MAX);
     let out_of_hot = if bench.pick == Pick::Hot { accepted } else { 0 };

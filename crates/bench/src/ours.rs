@@ -22,7 +22,11 @@ pub(crate) struct Door {
 
 impl Door {
     pub(crate) fn of(server: &Server, tenant: i64) -> Self {
-        Self { address: server.address.clone(), key: server.key.clone(), tenant }
+        Self {
+            address: server.address.clone(),
+            key: server.key.clone(),
+            tenant,
+        }
     }
 }
 
@@ -48,7 +52,9 @@ async fn land(connection: &mut Connection, door: &Door, body: &[u8], count: u64)
     if done.accepted == count {
         return Ok(());
     }
-    Err(Error::NotOpened(done.first.unwrap_or_else(|| "429: too many waiting".to_owned())))
+    Err(Error::NotOpened(
+        done.first.unwrap_or_else(|| "429: too many waiting".to_owned()),
+    ))
 }
 
 pub(crate) struct OurCaller {
@@ -74,16 +80,30 @@ impl Caller for OurCaller {
     async fn call(&mut self) -> Result<Done> {
         let count = u64::try_from(self.request.intents()).unwrap_or(u64::MAX);
         let answer = self.connection.call(self.request.next()).await?;
-        Ok(if self.array { read_array(&answer, count) } else { read_one(&answer, 1) })
+        Ok(if self.array {
+            read_array(&answer, count)
+        } else {
+            read_one(&answer, 1)
+        })
     }
 }
 
 /// An answer that is the same for all intents of its request.
 fn read_one(answer: &Answer<'_>, count: u64) -> Done {
     match answer.status {
-        201 => Done { accepted: count, ..Done::default() },
-        429 => Done { turned_away: count, ..Done::default() },
-        _ => Done { failed: count, first: Some(excerpt(answer, 0)), ..Done::default() },
+        201 => Done {
+            accepted: count,
+            ..Done::default()
+        },
+        429 => Done {
+            turned_away: count,
+            ..Done::default()
+        },
+        _ => Done {
+            failed: count,
+            first: Some(excerpt(answer, 0)),
+            ..Done::default()
+        },
     }
 }
 
@@ -102,7 +122,13 @@ fn read_array(answer: &Answer<'_>, count: u64) -> Done {
     let found = done.accepted + done.turned_away + done.failed;
     // A problem document has one status, and it stands for all.
     if found != count || answer.body.first() != Some(&b'[') {
-        return read_one(&Answer { status: if answer.status == 201 { 0 } else { answer.status }, ..*answer }, count);
+        return read_one(
+            &Answer {
+                status: if answer.status == 201 { 0 } else { answer.status },
+                ..*answer
+            },
+            count,
+        );
     }
     done
 }
@@ -116,20 +142,40 @@ fn excerpt(answer: &Answer<'_>, at: usize) -> String {
 /// Holds what the database has against what the callers saw: `opened` intents before the load, and
 /// `accepted` transfers.
 pub(crate) async fn verify(control: &Control, bench: &Bench, opened: u64, accepted: u64) -> Result<()> {
-    let row = control.client.query_one(include_str!("../sql/totals_read.sql"), &[&request::HOT]).await?;
+    let row = control
+        .client
+        .query_one(include_str!("../sql/totals_read.sql"), &[&request::HOT])
+        .await?;
     let (entries, stubs): (i64, i64) = (row.get(0), row.get(1));
     let (total, unexplained, hot): (String, i64, String) = (row.get(2), row.get(3), row.get(4));
     let out_of_hot = if bench.pick == Pick::Hot { accepted } else { 0 };
-    let hot_should = if out_of_hot == 0 { "0".to_owned() } else { format!("-{out_of_hot}") };
+    let hot_should = if out_of_hot == 0 {
+        "0".to_owned()
+    } else {
+        format!("-{out_of_hot}")
+    };
     for (what, found, expected) in [
         ("the number of entries", entries.to_string(), (2 * accepted).to_string()),
-        ("the number of stubs", stubs.to_string(), (opened + accepted).to_string()),
+        (
+            "the number of stubs",
+            stubs.to_string(),
+            (opened + accepted).to_string(),
+        ),
         ("the sum of all balances", total, "0".to_owned()),
-        ("the number of accounts whose balance is not the sum of their entries", unexplained.to_string(), "0".to_owned()),
+        (
+            "the number of accounts whose balance is not the sum of their entries",
+            unexplained.to_string(),
+            "0".to_owned(),
+        ),
         ("the balance of the hot account", hot, hot_should),
     ] {
         if found != expected {
-            return Err(Error::Lies { side: "ours", what, found, expected });
+            return Err(Error::Lies {
+                side: "ours",
+                what,
+                found,
+                expected,
+            });
         }
     }
     Ok(())
@@ -140,13 +186,26 @@ mod tests {
     use super::*;
 
     fn counts(status: u16, body: &str, count: u64) -> (u64, u64, u64) {
-        let done = read_array(&Answer { status, body: body.as_bytes() }, count);
+        let done = read_array(
+            &Answer {
+                status,
+                body: body.as_bytes(),
+            },
+            count,
+        );
         (done.accepted, done.turned_away, done.failed)
     }
 
     #[test]
     fn items_are_counted_by_what_came_of_them() {
-        assert_eq!(counts(200, r#"[{"status":201},{"status":429},{"status":200},{"status":409}]"#, 4), (1, 1, 2));
+        assert_eq!(
+            counts(
+                200,
+                r#"[{"status":201},{"status":429},{"status":200},{"status":409}]"#,
+                4
+            ),
+            (1, 1, 2)
+        );
     }
 
     #[test]

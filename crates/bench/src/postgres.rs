@@ -29,11 +29,18 @@ impl Folder {
             (None, Some(tmp)) => PathBuf::from(tmp),
             (None, None) => PathBuf::from("/var/tmp"),
         };
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+        let since = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_millis();
         let path = parent.join(format!("counterfoil-bench-{}-{since}", std::process::id()));
         // PostgreSQL's user has to pass through it where we are root.
         let mut builder = DirBuilder::new();
-        builder.recursive(true).mode(0o711).create(&path).map_err(Error::file("create", &path))?;
+        builder
+            .recursive(true)
+            .mode(0o711)
+            .create(&path)
+            .map_err(Error::file("create", &path))?;
         Ok(Self { path, keep })
     }
 
@@ -69,7 +76,11 @@ impl Address {
 
     async fn connect_to(&self, database: &str) -> Result<Client> {
         let mut config = Config::new();
-        config.host_path(&self.socket_dir).port(self.port).user(&self.user).password(&self.password);
+        config
+            .host_path(&self.socket_dir)
+            .port(self.port)
+            .user(&self.user)
+            .password(&self.password);
         config.dbname(database).application_name("counterfoil bench");
         let (client, connection) = config.connect(NoTls).await?;
         tokio::spawn(async move {
@@ -80,7 +91,10 @@ impl Address {
     }
 
     pub(crate) fn url(&self, host: &str) -> String {
-        format!("postgresql://{}:{}@{host}:{}/{DATABASE}", self.user, self.password, self.port)
+        format!(
+            "postgresql://{}:{}@{host}:{}/{DATABASE}",
+            self.user, self.password, self.port
+        )
     }
 
     /// The URL over TCP, and over the socket.
@@ -112,7 +126,10 @@ impl Postgres {
         let started = tokio::task::spawn_blocking(move || {
             let words = std::cell::RefCell::new(Vec::new());
             let say = |text: &str| words.borrow_mut().push(text.to_owned());
-            let options = embedded::Options { settings, ..embedded::Options::default() };
+            let options = embedded::Options {
+                settings,
+                ..embedded::Options::default()
+            };
             let binaries = embedded::Binaries::for_cluster(bin.as_deref(), &dir, &say)?;
             let running = embedded::Cluster::open(binaries, &dir, options, &say)?.start(&say)?;
             Ok((Self { running }, words.into_inner()))
@@ -153,7 +170,10 @@ impl Mark {
     #[allow(clippy::cast_precision_loss)]
     pub(crate) fn rates(self, later: Self) -> (f64, f64) {
         let seconds = (later.at - self.at).as_secs_f64().max(1e-9);
-        ((later.wal - self.wal) as f64 / seconds, (later.writers - self.writers) as f64 / seconds)
+        (
+            (later.wal - self.wal) as f64 / seconds,
+            (later.writers - self.writers) as f64 / seconds,
+        )
     }
 }
 
@@ -165,14 +185,25 @@ pub(crate) struct Control {
 impl Control {
     pub(crate) async fn new(address: &Address) -> Result<Self> {
         let maintenance = address.connect_to("postgres").await?;
-        maintenance.batch_execute(&format!("CREATE DATABASE {DATABASE}")).await?;
-        Ok(Self { client: address.connect().await? })
+        maintenance
+            .batch_execute(&format!("CREATE DATABASE {DATABASE}"))
+            .await?;
+        Ok(Self {
+            client: address.connect().await?,
+        })
     }
 
     /// `pg_stat_database` would lag by up to a second for each connection; ids do not.
     pub(crate) async fn mark(&self) -> Result<Mark> {
-        let row = self.client.query_one(include_str!("../sql/counters_read.sql"), &[]).await?;
-        Ok(Mark { at: Instant::now(), wal: row.get(0), writers: row.get(1) })
+        let row = self
+            .client
+            .query_one(include_str!("../sql/counters_read.sql"), &[])
+            .await?;
+        Ok(Mark {
+            at: Instant::now(),
+            wal: row.get(0),
+            writers: row.get(1),
+        })
     }
 
     /// Leaves nothing over that the next side would pay for.

@@ -117,7 +117,11 @@ impl Report {
             let _ = write!(out, "; {} turned away with 429", self.ours.turned_away);
         }
         if self.load_before > 0.5 {
-            let _ = write!(out, "\nload before the run: {:.2}; the machine was not idle", self.load_before);
+            let _ = write!(
+                out,
+                "\nload before the run: {:.2}; the machine was not idle",
+                self.load_before
+            );
         }
         out.push('\n');
         out
@@ -175,7 +179,15 @@ mod tests {
     #[test]
     fn the_object_has_the_members_that_are_promised() {
         let json = serde_json::to_value(report()).unwrap();
-        for name in ["name", "ratio", "p50_ms", "p99_ms", "commits_per_s", "wal_bytes_per_unit", "machine"] {
+        for name in [
+            "name",
+            "ratio",
+            "p50_ms",
+            "p99_ms",
+            "commits_per_s",
+            "wal_bytes_per_unit",
+            "machine",
+        ] {
             assert!(json.get(name).is_some(), "{name}");
         }
         assert_eq!(json["naive"]["per_s"], 999.6);

@@ -64,7 +64,12 @@ impl Request {
             places.from = places.from.map(|from| from + head);
         }
         bytes.append(&mut body);
-        Self { bytes, intents, accounts: bench.accounts, random: Random::new() }
+        Self {
+            bytes,
+            intents,
+            accounts: bench.accounts,
+            random: Random::new(),
+        }
     }
 
     /// How many intents it carries.
@@ -76,7 +81,11 @@ impl Request {
     pub(crate) fn next(&mut self) -> &[u8] {
         let millis = now_millis();
         for places in &self.intents {
-            write_key(&mut self.bytes[places.key..places.key + KEY_LEN], millis, &mut self.random);
+            write_key(
+                &mut self.bytes[places.key..places.key + KEY_LEN],
+                millis,
+                &mut self.random,
+            );
             let (from, to) = self.random.pair(self.accounts);
             if let Some(at) = places.from {
                 write_digits(&mut self.bytes[at..at + DIGITS], from);
@@ -114,10 +123,8 @@ fn intent(body: &mut Vec<u8>, pick: Pick) -> Places {
 /// A body that makes the asset known and opens the hot account.
 pub(crate) fn first_body(random: &mut Random) -> Vec<u8> {
     let (asset, open) = (key(random), open(HOT, random));
-    format!(
-        r#"[{{"key":"{asset}","kind":"ledger.asset","body":{{"code":"{ASSET}","scale":{SCALE}}}}},{open}]"#
-    )
-    .into_bytes()
+    format!(r#"[{{"key":"{asset}","kind":"ledger.asset","body":{{"code":"{ASSET}","scale":{SCALE}}}}},{open}]"#)
+        .into_bytes()
 }
 
 /// A body that opens the accounts of these numbers.

@@ -55,7 +55,10 @@ impl Options {
 
 impl std::fmt::Debug for Options {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Options").field("seconds", &self.seconds).field("pg_bin", &self.pg_bin).finish_non_exhaustive()
+        f.debug_struct("Options")
+            .field("seconds", &self.seconds)
+            .field("pg_bin", &self.pg_bin)
+            .finish_non_exhaustive()
     }
 }
 
@@ -122,7 +125,9 @@ impl Stage {
     async fn set(options: &Options, progress: &impl Fn(&str)) -> Result<Self> {
         let folder = Folder::new(options.folder.as_deref(), options.keep)?;
         if machine::file_system(folder.path()).is_some_and(|kind| kind == "tmpfs") {
-            progress("this folder is in memory, where a flush costs nothing: choose another for figures that mean anything");
+            progress(
+                "this folder is in memory, where a flush costs nothing: choose another for figures that mean anything",
+            );
         }
         progress("starting a PostgreSQL of its own");
         let cluster = folder.path().join("cluster");
@@ -130,20 +135,31 @@ impl Stage {
         let (postgres, words) = start.await?;
         words.iter().for_each(|word| progress(word));
         let control = Control::new(&postgres.address()).await?;
-        Ok(Self { control, postgres, folder })
+        Ok(Self {
+            control,
+            postgres,
+            folder,
+        })
     }
 
     fn server_params(&self) -> Result<ServerParams> {
         let data = self.folder.path().join("server");
         std::fs::create_dir(&data).map_err(crate::Error::file("create", &data))?;
         let (database_url, socket_url) = self.postgres.address().urls();
-        Ok(ServerParams { database_url, socket_url, listen: "127.0.0.1:0".to_owned(), data })
+        Ok(ServerParams {
+            database_url,
+            socket_url,
+            listen: "127.0.0.1:0".to_owned(),
+            data,
+        })
     }
 
     async fn naive(&self, bench: &Bench, seconds: u32) -> Result<Side> {
         self.control.settle().await?;
         let (address, bench) = (self.postgres.address(), *bench);
-        let load = measure(&self.control, Times::of(seconds), move || naive::connect(address, bench, bench.naive));
+        let load = measure(&self.control, Times::of(seconds), move || {
+            naive::connect(address, bench, bench.naive)
+        });
         let measured: Measured = load.await?;
         naive::verify(&self.control, &bench, measured.tally.all.accepted).await?;
         Ok(Side::new(&measured, seconds, bench.naive, 1))
@@ -172,11 +188,14 @@ impl Stage {
     }
 
     async fn clear(self) -> Result<()> {
-        let Self { control, postgres, folder } = self;
+        let Self {
+            control,
+            postgres,
+            folder,
+        } = self;
         drop(control);
         postgres.stop().await?;
         drop(folder);
         Ok(())
     }
 }
-

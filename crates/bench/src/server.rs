@@ -45,12 +45,17 @@ impl Server {
     pub(crate) async fn start(mut command: Command, params: &ServerParams, key: &Path, log: &Path) -> Result<Self> {
         let stderr = File::create(log).map_err(Error::file("write", log))?;
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
-        let failed = |reason: String| Error::Server { reason, log: log.to_owned() };
+        let failed = |reason: String| Error::Server {
+            reason,
+            log: log.to_owned(),
+        };
         let mut child = tokio::process::Command::from(command)
             .kill_on_drop(true)
             .spawn()
             .map_err(|error| failed(error.to_string()))?;
-        let (Some(pid), Some(stdout)) = (child.id(), child.stdout.take()) else { return Err(Error::Thread) };
+        let (Some(pid), Some(stdout)) = (child.id(), child.stdout.take()) else {
+            return Err(Error::Thread);
+        };
         let mut lines = BufReader::new(stdout).lines();
         let address = async {
             while let Ok(Some(line)) = lines.next_line().await {
@@ -63,17 +68,30 @@ impl Server {
         let address = match tokio::time::timeout(START_LIMIT, address).await {
             Ok(Some(address)) => address,
             Ok(None) => {
-                let status = child.wait().await.map_or_else(|error| error.to_string(), |status| status.to_string());
+                let status = child
+                    .wait()
+                    .await
+                    .map_or_else(|error| error.to_string(), |status| status.to_string());
                 return Err(failed(last_line(log).unwrap_or(status)));
             }
-            Err(_) => return Err(failed(format!("no address on its stdout within {} s", START_LIMIT.as_secs()))),
+            Err(_) => {
+                return Err(failed(format!(
+                    "no address on its stdout within {} s",
+                    START_LIMIT.as_secs()
+                )));
+            }
         };
         // What else it says must go somewhere, or it would wait for us one day.
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
         let path = params.data.join(key);
         let key = fs::read_to_string(&path).map_err(Error::file("read", &path))?;
         let key = key.split_whitespace().next().ok_or(Error::NoKey { path })?.to_owned();
-        Ok(Self { child, pid, address, key })
+        Ok(Self {
+            child,
+            pid,
+            address,
+            key,
+        })
     }
 
     /// The most memory it has had so far, in bytes.
@@ -89,11 +107,20 @@ impl Server {
         }
         match tokio::time::timeout(STOP_LIMIT, self.child.wait()).await {
             Ok(Ok(status)) if status.success() => Ok(()),
-            Ok(Ok(status)) => Err(Error::Server { reason: format!("it ended with {status}"), log: log.to_owned() }),
-            Ok(Err(error)) => Err(Error::Server { reason: error.to_string(), log: log.to_owned() }),
+            Ok(Ok(status)) => Err(Error::Server {
+                reason: format!("it ended with {status}"),
+                log: log.to_owned(),
+            }),
+            Ok(Err(error)) => Err(Error::Server {
+                reason: error.to_string(),
+                log: log.to_owned(),
+            }),
             Err(_) => {
                 let reason = format!("it did not stop within {} s", STOP_LIMIT.as_secs());
-                Err(Error::Server { reason, log: log.to_owned() })
+                Err(Error::Server {
+                    reason,
+                    log: log.to_owned(),
+                })
             }
         }
     }
@@ -104,12 +131,17 @@ fn address_in(line: &str) -> Option<String> {
     let (_, rest) = line.split_once("http://")?;
     let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '.' | ':' | '-' | '[' | ']')));
     let address = &rest[..end.unwrap_or(rest.len())];
-    address.contains(':').then(|| address.trim_end_matches(['.', ':']).to_owned())
+    address
+        .contains(':')
+        .then(|| address.trim_end_matches(['.', ':']).to_owned())
 }
 
 fn last_line(log: &Path) -> Option<String> {
     let text = fs::read_to_string(log).ok()?;
-    text.lines().map(str::trim).rfind(|line| !line.is_empty()).map(str::to_owned)
+    text.lines()
+        .map(str::trim)
+        .rfind(|line| !line.is_empty())
+        .map(str::to_owned)
 }
 
 #[cfg(test)]
@@ -118,7 +150,11 @@ mod tests {
 
     #[test]
     fn an_address_is_found_wherever_it_stands_in_a_line() {
-        for line in ["http://127.0.0.1:4711", "listening on http://127.0.0.1:4711/ now", r#"{"url":"http://127.0.0.1:4711"}"#] {
+        for line in [
+            "http://127.0.0.1:4711",
+            "listening on http://127.0.0.1:4711/ now",
+            r#"{"url":"http://127.0.0.1:4711"}"#,
+        ] {
             assert_eq!(address_in(line).as_deref(), Some("127.0.0.1:4711"), "{line}");
         }
         assert_eq!(address_in("see http://example/"), None);

@@ -1,11 +1,13 @@
 //! Amounts: their own grammar at the edges, whole numbers of the smallest unit inside.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt;
 
 use counterfoil_intent::{Invalid, Refusal};
 use counterfoil_pg::Whole;
 
+use crate::asset::AssetCode;
 use crate::codes;
 
 /// The most digits of an amount: those of `numeric(38,0)`.
@@ -220,19 +222,44 @@ pub(crate) fn positive(text: &str, field: &str) -> Result<Decimal, Invalid> {
 }
 
 /// The amount in the smallest unit of an asset, or the refusal that says why not.
-pub(crate) fn minor(amount: Decimal, scale: u8, asset: &str, field: impl Into<String>) -> Result<i128, Refusal> {
+pub(crate) fn minor(
+    amount: Decimal,
+    scale: u8,
+    asset: AssetCode,
+    field: impl FnOnce() -> Cow<'static, str>,
+) -> Result<i128, Refusal> {
     amount.to_minor(scale).map_err(|why| match why {
         Misfit::TooFine => Refusal::new(
             codes::AMOUNT_TOO_FINE,
-            field,
+            field(),
             format!("{amount} has more decimals than {asset}, which has {scale}"),
         ),
         Misfit::TooLarge => Refusal::new(
             codes::AMOUNT_TOO_LARGE,
-            field,
+            field(),
             format!("{amount} has more than 38 digits in the smallest unit of {asset}, which has {scale} decimals"),
         ),
     })
+}
+
+/// Several amounts of one body: one code after the other over all of them, so that the refusal does
+/// not depend on which of them stands first.
+pub(crate) fn minors<const N: usize>(
+    amounts: [Option<Decimal>; N],
+    fields: [&'static str; N],
+    scale: u8,
+    asset: AssetCode,
+) -> Result<[Option<i128>; N], Refusal> {
+    let mut out = [None; N];
+    let mut refused: Option<Refusal> = None;
+    for ((amount, field), out) in amounts.iter().zip(fields).zip(&mut out) {
+        match amount.map(|amount| minor(amount, scale, asset, || field.into())).transpose() {
+            Ok(minor) => *out = minor,
+            Err(refusal) if refusal.code == codes::AMOUNT_TOO_FINE => return Err(refusal),
+            Err(refusal) => refused = refused.or(Some(refusal)),
+        }
+    }
+    refused.map_or(Ok(out), Err)
 }
 
 #[cfg(test)]

@@ -116,7 +116,7 @@ fn capture(
     let (asset, scale) = (draft.before.asset, draft.before.scale);
     let amount = match body.amount {
         None => row.rest(),
-        Some(amount) => amount::minor(amount, scale, asset.as_str(), "amount")?,
+        Some(amount) => amount::minor(amount, scale, asset, || "amount".into())?,
     };
     if amount > row.rest() {
         let rest = render(row.rest(), scale);

@@ -154,7 +154,7 @@ impl Kind for Hold {
             let time = drafts.time(context.now());
             let draft = drafts.at_mut(place);
             let (asset, scale) = (draft.before.asset, draft.before.scale);
-            let amount = amount::minor(body.amount, scale, asset.as_str(), "amount")?;
+            let amount = amount::minor(body.amount, scale, asset, || "amount".into())?;
             let expires_at = match body.expiry {
                 Expiry::Never => None,
                 Expiry::At(at) => Some(at),

@@ -22,6 +22,7 @@ use counterfoil_pg::TenantId;
 use uuid::Uuid;
 
 use crate::account::AccountCode;
+use crate::amount::Decimal;
 use crate::asset::{AssetCode, NewAssetBody};
 use crate::open::OpenBody;
 use crate::source::ImportBody;
@@ -143,7 +144,8 @@ fn scales<R: Read>(mut rows: Rows<R>, progress: &mut impl FnMut(Progress)) -> Re
         if seen.is_multiple_of(10_000) {
             progress(Progress { bytes: rows.bytes(), counts: Counts::default() });
         }
-        let Some(asset) = AssetCode::new(&asset) else { continue };
+        // What is no amount goes to the error file later, and says nothing here.
+        let (Some(asset), Ok(_)) = (AssetCode::new(&asset), Decimal::parse(&amount)) else { continue };
         let decimals = amount.split_once('.').map_or(0, |(_, fraction)| fraction.len());
         let decimals = u8::try_from(decimals).unwrap_or(u8::MAX).min(crate::MAX_SCALE);
         let scale = scales.entry(asset).or_insert(0);

@@ -81,14 +81,13 @@ impl Kind for Limit {
             drafts.refuse_closed()?;
             let draft = drafts.at_mut(place);
             let (asset, scale) = (draft.before.asset, draft.before.scale);
-            let minor = |limit: Option<Decimal>, field: &str| {
-                limit.map(|limit| amount::minor(limit, scale, asset.as_str(), field)).transpose()
-            };
-            if let Some(floor) = body.floor {
-                draft.after.floor = minor(floor, "floor")?;
+            let limits = [body.floor.flatten(), body.ceiling.flatten()];
+            let [floor, ceiling] = amount::minors(limits, ["floor", "ceiling"], scale, asset)?;
+            if body.floor.is_some() {
+                draft.after.floor = floor;
             }
-            if let Some(ceiling) = body.ceiling {
-                draft.after.ceiling = minor(ceiling, "ceiling")?;
+            if body.ceiling.is_some() {
+                draft.after.ceiling = ceiling;
             }
             let after = &draft.after;
             if body.floor.is_some() && after.is_under_floor() {

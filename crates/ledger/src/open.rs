@@ -103,10 +103,8 @@ impl Kind for Open {
                 let message = format!("the account {} has been opened before", body.account);
                 return Err(Refusal::new(codes::ACCOUNT_EXISTS, "account", message));
             }
-            let minor = |limit: Option<Decimal>, field: &str| {
-                limit.map(|limit| amount::minor(limit, asset.scale, body.asset.as_str(), field)).transpose()
-            };
-            let (floor, ceiling) = (minor(body.floor, "floor")?, minor(body.ceiling, "ceiling")?);
+            let limits = [body.floor, body.ceiling];
+            let [floor, ceiling] = amount::minors(limits, ["floor", "ceiling"], asset.scale, body.asset)?;
             let now = context.now();
             let balance = Balance::open(body.asset, asset.scale, floor, ceiling, now);
             books.create::<Balances>(body.account.id(), balance);

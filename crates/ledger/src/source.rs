@@ -47,9 +47,9 @@ pub struct ImportBody {
 }
 
 impl ImportBody {
-    /// A transfer as an import reads it; each leg says its asset. `source` is 1 to 255 bytes
-    /// without control characters, and the description has been checked.
-    pub(crate) fn new(
+    /// A transfer as an import reads it; each leg says its asset. There is no way here from JSON.
+    /// `source` is 1 to 255 bytes without control characters, and the description has been checked.
+    pub fn new(
         source: &str,
         legs: Vec<(AccountCode, AssetCode, Decimal)>,
         effective_at: Timestamp,

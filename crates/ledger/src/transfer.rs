@@ -267,21 +267,19 @@ pub(crate) fn to_legs(
     at: impl Fn(usize) -> At,
 ) -> Result<Vec<Leg>, Refusal> {
     let mut out = Vec::with_capacity(legs.len());
-    for code in [codes::AMOUNT_TOO_FINE, codes::AMOUNT_TOO_LARGE] {
-        out.clear();
-        for (i, (leg, place)) in legs.iter().zip(places).enumerate() {
-            let balance = &drafts.at(*place).before;
-            match amount::minor(leg.amount, balance.scale, balance.asset.as_str(), at(i).amount()) {
-                Ok(amount) => out.push(Leg { place: *place, amount, at: at(i) }),
-                // One code after the other over all legs: the first refusal does not depend on
-                // where in the list its leg stands.
-                Err(refusal) if refusal.code == code => return Err(refusal),
-                Err(_) => {}
-            }
+    let mut refused = None;
+    for (i, (leg, place)) in legs.iter().zip(places).enumerate() {
+        let (balance, at) = (&drafts.at(*place).before, at(i));
+        match amount::minor(leg.amount, balance.scale, balance.asset, || at.amount()) {
+            Ok(amount) => out.push(Leg { place: *place, amount, at }),
+            // One code after the other over all legs: the refusal does not depend on which leg
+            // stands first.
+            Err(refusal) if refusal.code == codes::AMOUNT_TOO_FINE => return Err(refusal),
+            Err(refusal) => refused = refused.or(Some(refusal)),
         }
-        if out.len() == legs.len() {
-            break;
-        }
+    }
+    if let Some(refusal) = refused {
+        return Err(refusal);
     }
     let mut sums: Vec<(AssetCode, u8, Sum)> = Vec::with_capacity(2);
     for leg in &out {

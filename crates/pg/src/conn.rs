@@ -211,7 +211,10 @@ pub(crate) async fn end(conn: Object<Manager>) {
             Ok(reply) => reply.is_ok(),
             Err(_) => {
                 conn.cancel().await;
-                matches!(timeout(ROLLBACK_PATIENCE, rollback).await, Ok(Ok(())))
+                let _ = timeout(ROLLBACK_PATIENCE, rollback).await;
+                // The cancel has been sent, and may arrive late: with the connection given back, it
+                // would hit a statement of whoever has it next.
+                false
             }
         }
     };

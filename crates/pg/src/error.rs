@@ -64,15 +64,23 @@ pub enum Error {
         got: usize,
     },
 
-    /// A column is not what the code takes it for.
-    #[error("a column could not be read")]
-    Column(#[from] tokio_postgres::Error),
+    /// From outside of a statement of ours: a column that is not what the code takes it for, or
+    /// whatever an administrator's connection met.
+    #[error("{}", if source.as_db_error().is_some() {
+        "the server reported an error"
+    } else {
+        "the server's answer could not be read"
+    })]
+    Postgres {
+        #[from]
+        source: tokio_postgres::Error,
+    },
 
     /// COMMIT was refused here: a statement of the transaction had failed and was passed over.
     #[error(
         "rolled back instead of committed: statement {statement} had failed with SQLSTATE \
          {}, and its error was passed over",
-        sqlstate.as_deref().unwrap_or("(none: the connection failed)")
+        sqlstate.as_deref().unwrap_or("(none)")
     )]
     Swallowed {
         statement: &'static str,
@@ -119,7 +127,9 @@ impl Error {
     #[must_use]
     pub fn class(&self) -> Class {
         match self {
-            Self::Statement { source, .. } | Self::CommitRefused { source } => class_of(source),
+            Self::Statement { source, .. } | Self::CommitRefused { source } | Self::Postgres { source } => {
+                class_of(source)
+            }
             Self::Connect(error) => error.class(),
             Self::Swallowed { class, .. } => *class,
             Self::Lost => Class::Reconnect,
@@ -132,7 +142,6 @@ impl Error {
             | Self::ScopeSet { .. }
             | Self::Parameters { .. }
             | Self::Rows { .. }
-            | Self::Column(_)
             | Self::Abandoned { .. }
             | Self::TokenOutOfRange { .. } => Class::Other,
         }
@@ -145,7 +154,7 @@ impl Error {
             Self::Statement { source, .. }
             | Self::CommitRefused { source }
             | Self::CommitLost { source: Some(source) }
-            | Self::Column(source) => source.as_db_error(),
+            | Self::Postgres { source } => source.as_db_error(),
             Self::Connect(error) => error.source.as_ref()?.as_db_error(),
             _ => None,
         }

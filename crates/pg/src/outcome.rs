@@ -159,10 +159,11 @@ impl Pool {
                 match self.resolve(token).await {
                     Ok(Verdict::Committed) => Ok(value),
                     Ok(Verdict::RolledBack) => Err(failed(Error::Lost)),
-                    Ok(Verdict::Unknown) | Err(_) => Err(failed(Error::Unknown {
-                        token,
-                        source: Box::new(source),
-                    })),
+                    unresolved => {
+                        tracing::warn!(%token, ?unresolved, "nobody knows what became of a COMMIT");
+                        let source = Box::new(source);
+                        Err(failed(Error::Unknown { token, source }))
+                    }
                 }
             }
             Err(CommitError { source, .. }) => Err(failed(source)),
@@ -213,11 +214,14 @@ impl Pool {
         }
     }
 
-    /// Makes the partition of a token's day, as the owner. When somebody else is in the way, the
-    /// caller's next attempt finds it made, or comes back here.
+    /// Makes the partition of a token's day, as the owner. When somebody else is in the way, or the
+    /// reply is lost, the caller's next attempt finds it made, or comes back here.
     async fn make_partition_of(&self, token: Token) -> Result<(), Error> {
         match self.owner().try_make_partition_of(token).await {
-            Err(error) if matches!(error.class(), Class::Retry | Class::Reconnect) => {
+            Err(error)
+                if matches!(error.class(), Class::Retry | Class::Reconnect)
+                    || matches!(error, Error::CommitLost { .. }) =>
+            {
                 tracing::debug!(error = &error as &dyn std::error::Error, "partition not made");
                 Ok(())
             }

@@ -57,3 +57,31 @@ impl Scope {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(scope: &Scope) -> String {
+        scope.set_local().expect("something to set")
+    }
+
+    #[test]
+    fn a_scope_is_set_for_the_transaction_only() {
+        let one = Scope::Tenant(TenantId(7));
+        assert_eq!(text(&one), "SET LOCAL counterfoil.tenant = '7'");
+        let edge = Scope::Tenant(TenantId(i64::MIN));
+        assert_eq!(text(&edge), "SET LOCAL counterfoil.tenant = '-9223372036854775808'");
+        assert_eq!(Scope::Installation.set_local(), None);
+    }
+
+    #[test]
+    fn a_batch_names_each_tenant_once() {
+        let ids = [3, 1, 2, 3, 1].map(TenantId).to_vec();
+        assert_eq!(text(&Scope::tenants(ids)), "SET LOCAL counterfoil.tenants = '{1,2,3}'");
+        assert_eq!(
+            text(&Scope::tenants(Vec::new())),
+            "SET LOCAL counterfoil.tenants = '{}'"
+        );
+    }
+}

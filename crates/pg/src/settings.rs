@@ -152,10 +152,13 @@ impl Settings {
     /// `host:port`, or the socket's path: for messages.
     #[must_use]
     pub fn address(&self) -> String {
-        if self.host.starts_with('/') {
-            format!("{}/.s.PGSQL.{}", self.host, self.port)
+        let Self { host, port, .. } = self;
+        if host.starts_with('/') {
+            format!("{host}/.s.PGSQL.{port}")
+        } else if host.contains(':') {
+            format!("[{host}]:{port}")
         } else {
-            format!("{}:{}", self.host, self.port)
+            format!("{host}:{port}")
         }
     }
 }
@@ -196,6 +199,6 @@ mod tests {
     fn a_socket_directory_is_a_host() {
         let settings = Settings::new("/var/run/postgresql", 5433, "shop");
         assert_eq!(settings.address(), "/var/run/postgresql/.s.PGSQL.5433");
-        assert_eq!(Settings::new("::1", 5432, "shop").address(), "::1:5432");
+        assert_eq!(Settings::new("::1", 5432, "shop").address(), "[::1]:5432");
     }
 }

@@ -246,26 +246,41 @@ impl TestDb {
     }
 }
 
+/// Nothing is left over: no transaction of ours is open when a test ends.
 impl Drop for TestDb {
     fn drop(&mut self) {
         let (cluster, name) = (self.cluster.clone(), self.name.clone());
         // Dropping is not async, and the runtime of the test may be about to end.
-        let done = std::thread::spawn(move || {
+        let cleared = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime.expect("runtime").block_on(async {
-                let drop = format!("DROP DATABASE {name} WITH (FORCE)");
-                cluster
-                    .connect("postgres")
-                    .await
-                    .batch_execute(&drop)
-                    .await
-                    .expect("drop");
-            });
+            runtime.expect("runtime").block_on(clear_away(&cluster, &name))
         });
-        if done.join().is_err() && !std::thread::panicking() {
-            panic!("the database was not dropped");
+        match cleared.join() {
+            Ok(0) => {}
+            _ if std::thread::panicking() => {}
+            Ok(open) => panic!("{open} transactions were left open"),
+            Err(_) => panic!("the database was not dropped"),
         }
     }
+}
+
+/// Drops the database; how many transactions were still open in it.
+async fn clear_away(cluster: &Cluster, name: &str) -> i64 {
+    let admin = cluster.connect("postgres").await;
+    let sql = "SELECT count(*) FROM pg_stat_activity
+                WHERE datname = $1 AND usename LIKE 'counterfoil%' AND state LIKE 'idle in%'";
+    let mut open = 0;
+    // What has just been dropped is rolled back by a task of its own.
+    for _ in 0..100 {
+        open = admin.query_one(sql, &[&name]).await.expect("sessions").get(0);
+        if open == 0 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let drop = format!("DROP DATABASE {name} WITH (FORCE)");
+    admin.batch_execute(&drop).await.expect("drop");
+    open
 }
 
 pub async fn insert(tx: &Tx, tenant: i64, id: i64) -> Result<u64, Error> {

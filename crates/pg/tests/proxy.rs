@@ -4,6 +4,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -32,13 +33,13 @@ pub struct Proxy {
 
 struct State {
     upstream: u16,
-    fault: Mutex<Option<Fault>>,
+    fault: Mutex<Option<(Fault, bool)>>,
     sent: Mutex<Vec<(u8, Vec<u8>)>>,
     let_go: Notify,
     /// While true, replies wait.
     mute: watch::Sender<bool>,
     /// While true, connections are closed as soon as they are made.
-    closed: watch::Sender<bool>,
+    closed: AtomicBool,
 }
 
 impl Proxy {
@@ -51,12 +52,12 @@ impl Proxy {
             sent: Mutex::default(),
             let_go: Notify::new(),
             mute: watch::Sender::new(false),
-            closed: watch::Sender::new(false),
+            closed: AtomicBool::new(false),
         });
         let shared = Arc::clone(&state);
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                if !*shared.closed.borrow() {
+                if !shared.closed.load(Ordering::SeqCst) {
                     tokio::spawn(serve(Arc::clone(&shared), client));
                 }
             }
@@ -66,7 +67,12 @@ impl Proxy {
 
     /// Does this to the next COMMIT, and to no other.
     pub fn arm(&self, fault: Fault) {
-        *self.state.fault.lock() = Some(fault);
+        *self.state.fault.lock() = Some((fault, false));
+    }
+
+    /// The same, and from then on nobody gets through.
+    pub fn arm_and_close(&self, fault: Fault) {
+        *self.state.fault.lock() = Some((fault, true));
     }
 
     pub fn is_armed(&self) -> bool {
@@ -79,10 +85,6 @@ impl Proxy {
 
     pub fn mute(&self, mute: bool) {
         self.state.mute.send_replace(mute);
-    }
-
-    pub fn close(&self, closed: bool) {
-        self.state.closed.send_replace(closed);
     }
 
     /// Every message sent so far: its type, and its body.
@@ -133,7 +135,10 @@ async fn pass_requests(
         state.sent.lock().push((kind, body.clone()));
         let commit = kind == b'Q' && body.starts_with(b"COMMIT");
         let fault = if commit { state.fault.lock().take() } else { None };
-        match fault {
+        if let Some((_, true)) = fault {
+            state.closed.store(true, Ordering::SeqCst);
+        }
+        match fault.map(|(fault, _)| fault) {
             Some(Fault::Before) => return Ok(()),
             Some(Fault::Hold) => {
                 lose_replies.notify_one();

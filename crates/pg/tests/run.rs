@@ -98,6 +98,7 @@ async fn a_swallowed_deadlock_is_run_again(cluster: Cluster) {
         params: &[],
     };
     let db = cluster.database().await;
+    db.database.maintain_outcomes().await.unwrap();
     let attempts = AtomicU32::new(0);
     db.database
         .pool(Role::App)
@@ -118,6 +119,7 @@ async fn a_swallowed_deadlock_is_run_again(cluster: Cluster) {
 
 async fn a_connection_lost_in_the_middle_is_run_again(cluster: Cluster) {
     let db = cluster.database().await;
+    db.database.maintain_outcomes().await.unwrap();
     let attempts = AtomicU32::new(0);
     let (attempts, admin) = (&attempts, &db.admin);
     db.database

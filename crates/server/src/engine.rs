@@ -35,6 +35,47 @@ pub trait Engine: Send + Sync + 'static {
 
     fn stub(&self, tenant: TenantId, key: &Key) -> impl Future<Output = Result<StubState, Error>> + Send;
 
+    fn account(&self, tenant: TenantId, code: &str) -> impl Future<Output = Result<Option<AccountView>, Error>> + Send;
+
+    /// By code, those after `after`.
+    fn accounts(
+        &self,
+        tenant: TenantId,
+        prefix: &str,
+        after: Option<&str>,
+        limit: i64,
+    ) -> impl Future<Output = Result<Vec<AccountView>, Error>> + Send;
+
+    fn balance(
+        &self,
+        tenant: TenantId,
+        code: &str,
+        at: AsOf,
+    ) -> impl Future<Output = Result<Option<BalanceAt>, Error>> + Send;
+
+    /// A statement beyond the version `after`; `None` without such an account.
+    fn entries(
+        &self,
+        tenant: TenantId,
+        code: &str,
+        order: Order,
+        after: Option<i64>,
+        limit: i64,
+    ) -> impl Future<Output = Result<Option<Vec<EntryView>>, Error>> + Send;
+
+    /// The active holds of an account, those after `after`; `None` without such an account.
+    fn holds(
+        &self,
+        tenant: TenantId,
+        code: &str,
+        after: Option<Uuid>,
+        limit: i64,
+    ) -> impl Future<Output = Result<Option<Vec<HoldView>>, Error>> + Send;
+
+    fn transfer(&self, tenant: TenantId, id: Uuid) -> impl Future<Output = Result<Option<TransferView>, Error>> + Send;
+
+    fn hold(&self, tenant: TenantId, id: Uuid) -> impl Future<Output = Result<Option<HoldView>, Error>> + Send;
+
     fn tenants(&self, after: Option<TenantId>, limit: u16) -> impl Future<Output = Result<Vec<Tenant>, Error>> + Send;
 
     fn tenant_create(&self, new: NewTenant) -> impl Future<Output = Result<Result<Tenant, Invalid>, Error>> + Send;

@@ -10,8 +10,13 @@ use crate::engine::Engine;
 /// The OpenAPI document. A test holds it against the table of routes.
 pub const OPENAPI: &str = include_str!("../openapi.json");
 
-/// Every code, explained: what `type` of a problem document points to.
-pub(crate) const CODES: &str = "TODO";
+/// Every code, explained: what `type` of a problem document points to. First those of the kinds, then
+/// what holds for every request with the codes of HTTP itself.
+pub(crate) const CODES: &str = concat!(
+    include_str!("../../../docs/reference/codes.md"),
+    "\n",
+    include_str!("../../../docs/reference/http.md")
+);
 
 impl<E: Engine> App<E> {
     pub(crate) async fn status_page(&self) -> Response<Full<Bytes>> {

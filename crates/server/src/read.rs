@@ -20,7 +20,9 @@ use crate::route::{Action, Match};
 
 impl<E: Engine> App<E> {
     pub(crate) async fn read(&self, found: &Match<'_>, query: &Query<'_>) -> Answered {
-        let tenant = found.tenant.expect("every route that reads a tenant's rows is of a tenant");
+        let tenant = found
+            .tenant
+            .expect("every route that reads a tenant's rows is of a tenant");
         let param = found.param.unwrap_or_default();
         match found.spec.action {
             Action::Stub => self.stub(tenant, param).await,
@@ -30,13 +32,21 @@ impl<E: Engine> App<E> {
             Action::Holds => self.holds(tenant, &account_code(param)?, query).await,
             Action::Transfer => {
                 let id = param::id(param, "transfer")?;
-                let found = self.engine.transfer(tenant, id).await.map_err(|error| fault("read a transfer", &error))?;
+                let found = self
+                    .engine
+                    .transfer(tenant, id)
+                    .await
+                    .map_err(|error| fault("read a transfer", &error))?;
                 let found = found.ok_or_else(|| Problem::not_found("transfer"))?;
                 Ok(json(json::object(|out| transfer(out, &found))))
             }
             Action::Hold => {
                 let id = param::id(param, "hold")?;
-                let found = self.engine.hold(tenant, id).await.map_err(|error| fault("read a hold", &error))?;
+                let found = self
+                    .engine
+                    .hold(tenant, id)
+                    .await
+                    .map_err(|error| fault("read a hold", &error))?;
                 let found = found.ok_or_else(|| Problem::not_found("hold"))?;
                 Ok(json(json::object(|out| hold(out, &found))))
             }
@@ -46,7 +56,11 @@ impl<E: Engine> App<E> {
 
     async fn stub(&self, tenant: TenantId, param: &str) -> Answered {
         let key = Key::parse(&param::decode(param, "key")?).map_err(Problem::invalid)?;
-        let state = self.engine.stub(tenant, &key).await.map_err(|error| fault("look for a stub", &error))?;
+        let state = self
+            .engine
+            .stub(tenant, &key)
+            .await
+            .map_err(|error| fault("look for a stub", &error))?;
         Ok(json(answer::stub_state(&key, &state)))
     }
 
@@ -54,7 +68,10 @@ impl<E: Engine> App<E> {
         let limit = query.limit(self.limits.page)?;
         let after = query.cursor()?;
         let prefix = query.get("prefix").unwrap_or_default();
-        let rows = self.engine.accounts(tenant, prefix, after.as_deref(), i64::from(limit) + 1).await;
+        let rows = self
+            .engine
+            .accounts(tenant, prefix, after.as_deref(), i64::from(limit) + 1)
+            .await;
         let rows = rows.map_err(|error| fault("list accounts", &error))?;
         Ok(page("accounts", rows, limit, account, |last| last.code.clone()))
     }
@@ -74,7 +91,11 @@ impl<E: Engine> App<E> {
                 return Err(Problem::bad_request(codes::QUERY_CONFLICT, "effective_as_of", detail));
             }
         };
-        let found = self.engine.balance(tenant, code, at).await.map_err(|error| fault("read a balance", &error))?;
+        let found = self
+            .engine
+            .balance(tenant, code, at)
+            .await
+            .map_err(|error| fault("read a balance", &error))?;
         let found = found.ok_or_else(|| Problem::not_found("account"))?;
         Ok(json(json::object(|out| balance(out, code, &found, at))))
     }
@@ -85,7 +106,11 @@ impl<E: Engine> App<E> {
             None | Some("oldest") => (Order::OldestFirst, "o"),
             Some("newest") => (Order::NewestFirst, "n"),
             Some(_) => {
-                return Err(Problem::bad_request(codes::QUERY_ORDER, "order", "the order is oldest or newest"));
+                return Err(Problem::bad_request(
+                    codes::QUERY_ORDER,
+                    "order",
+                    "the order is oldest or newest",
+                ));
             }
         };
         // A cursor of one order would skip most of the other.
@@ -96,10 +121,15 @@ impl<E: Engine> App<E> {
                 Some(version.ok_or_else(bad_cursor)?)
             }
         };
-        let rows = self.engine.entries(tenant, code, order, after, i64::from(limit) + 1).await;
+        let rows = self
+            .engine
+            .entries(tenant, code, order, after, i64::from(limit) + 1)
+            .await;
         let rows = rows.map_err(|error| fault("read a statement", &error))?;
         let rows = rows.ok_or_else(|| Problem::not_found("account"))?;
-        Ok(page("entries", rows, limit, entry, |last| format!("{mark}{}", last.version)))
+        Ok(page("entries", rows, limit, entry, |last| {
+            format!("{mark}{}", last.version)
+        }))
     }
 
     async fn holds(&self, tenant: TenantId, code: &str, query: &Query<'_>) -> Answered {
@@ -118,7 +148,11 @@ impl<E: Engine> App<E> {
 /// What no account can be called names none.
 fn account_code(param: &str) -> Result<Cow<'_, str>, Refused> {
     let code = param::decode(param, "account")?;
-    if AccountCode::new(&code).is_some() { Ok(code) } else { Err(Problem::not_found("account")) }
+    if AccountCode::new(&code).is_some() {
+        Ok(code)
+    } else {
+        Err(Problem::not_found("account"))
+    }
 }
 
 /// A page of a list. `rows` has one more than `limit` where there is a next page.

@@ -135,6 +135,11 @@ pub const ROUTES: &[Spec] = &[
     get(
         "/v1/tenants/{tenant}/accounts/{account}/entries",
         Action::Entries,
+        &["cursor", "limit", "order"],
+    ),
+    get(
+        "/v1/tenants/{tenant}/accounts/{account}/holds",
+        Action::Holds,
         &["cursor", "limit"],
     ),
     get(

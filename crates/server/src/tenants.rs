@@ -19,8 +19,9 @@ use crate::engine::Engine;
 use crate::head::{self, Format, Head};
 use crate::items;
 use crate::json::{self, Object};
-use crate::param::{Query, bad_cursor, seal_cursor};
+use crate::param::{Query, bad_cursor};
 use crate::problem::{Problem, Refused};
+use crate::read::page;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -60,21 +61,12 @@ impl<E: Engine> App<E> {
         };
         // One more than is shown tells whether there is a next page.
         let more = u16::try_from(limit + 1).unwrap_or(u16::MAX);
-        let mut rows = self
+        let rows = self
             .engine
             .tenants(after, more)
             .await
             .map_err(|error| fault("list tenants", &error))?;
-        let more = rows.len() > limit as usize;
-        rows.truncate(limit as usize);
-        Ok(json(json::object(|out| {
-            out.list("tenants", &rows, tenant);
-            let next = rows
-                .last()
-                .filter(|_| more)
-                .map(|last| seal_cursor(&last.id.to_string()));
-            out.maybe_text("next_cursor", next.as_deref());
-        })))
+        Ok(page("tenants", rows, limit, tenant, |last| last.id.to_string()))
     }
 
     /// Not an intent: it belongs to no tenant yet, so there is nowhere to keep a stub.

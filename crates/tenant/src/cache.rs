@@ -249,7 +249,8 @@ mod tests {
         let cache = Cache::new(LONG, 8);
         let asked = Asked::new(0);
         let callers = futures_util::future::join_all((0..10).map(|_| cache.get(1, || asked.answer(Ok(Some(7))))));
-        let ((), answers) = tokio::join!(async { asked.gate.add_permits(1) }, callers);
+        // `biased` polls the callers first: all of them wait before there is an answer.
+        let (answers, ()) = tokio::join!(biased; callers, async { asked.gate.add_permits(1) });
         assert!(answers.into_iter().all(|answer| answer.unwrap() == Some(7)));
         assert_eq!(asked.count(), 1);
         assert!(cache.flights.lock().is_empty());
@@ -260,7 +261,8 @@ mod tests {
         let cache = Cache::new(LONG, 8);
         let asked = Asked::new(0);
         let callers = futures_util::future::join_all((0..10).map(|_| cache.get(1, || asked.answer(Err(Error::Lost)))));
-        let ((), answers) = tokio::join!(async { asked.gate.add_permits(1) }, callers);
+        // `biased` polls the callers first: all of them wait before there is an answer.
+        let (answers, ()) = tokio::join!(biased; callers, async { asked.gate.add_permits(1) });
         assert!(answers.into_iter().all(|answer| answer.is_err()));
         assert_eq!(asked.count(), 1);
         asked.gate.add_permits(1);

@@ -41,7 +41,19 @@ pub(super) struct Rows<R> {
     places: [usize; 6],
     width: usize,
     /// The first row of the next group.
-    ahead: Option<(u64, ByteRecord)>,
+    ahead: Option<Row>,
+    /// The key of the group before, if it was cut.
+    cut: Option<Vec<u8>>,
+}
+
+#[derive(Debug)]
+struct Row {
+    line: u64,
+    /// In the order of [`COLUMNS`], or as it stands in the file if it is not whole.
+    fields: ByteRecord,
+    key: Vec<u8>,
+    /// Has as many fields as the header.
+    whole: bool,
 }
 
 impl<R: Read> Rows<R> {
@@ -65,7 +77,7 @@ impl<R: Read> Rows<R> {
         if let Some(name) = names.iter().find(|name| !COLUMNS.contains(&name.as_str()) && *name != ERROR) {
             return Err(Error::Header(format!("`{name}` is not one of {}", COLUMNS.join(", "))));
         }
-        Ok(Self { reader, places, width: names.len(), ahead: None })
+        Ok(Self { reader, places, width: names.len(), ahead: None, cut: None })
     }
 
     /// Bytes read so far.
@@ -73,29 +85,29 @@ impl<R: Read> Rows<R> {
         self.reader.position().byte()
     }
 
-    /// The next row with its line. A row that does not have the header's number of fields comes
-    /// back as it is.
-    fn next_row(&mut self) -> Result<Option<(u64, ByteRecord)>, Error> {
+    fn next_row(&mut self) -> Result<Option<Row>, Error> {
         if let Some(ahead) = self.ahead.take() {
             return Ok(Some(ahead));
         }
-        let mut row = ByteRecord::new();
-        if !self.reader.read_byte_record(&mut row).map_err(Error::Read)? {
+        let mut fields = ByteRecord::new();
+        if !self.reader.read_byte_record(&mut fields).map_err(Error::Read)? {
             return Ok(None);
         }
-        let line = row.position().map_or(0, csv::Position::line);
-        if row.len() != self.width {
-            return Ok(Some((line, row)));
+        let line = fields.position().map_or(0, csv::Position::line);
+        let key = fields.get(self.places[0]).unwrap_or_default().to_vec();
+        let whole = fields.len() == self.width;
+        if whole {
+            fields = self.places.iter().map(|place| &fields[*place]).collect();
         }
-        Ok(Some((line, self.places.iter().map(|place| &row[*place]).collect())))
+        Ok(Some(Row { line, fields, key, whole }))
     }
 
     /// The asset and the amount of the next row that has them, as they are written.
     pub(super) fn next_amount(&mut self) -> Result<Option<(String, String)>, Error> {
-        while let Some((_, row)) = self.next_row()? {
-            if row.len() == COLUMNS.len() {
+        while let Some(row) = self.next_row()? {
+            if row.whole {
                 let text = |field: &[u8]| String::from_utf8_lossy(field).into_owned();
-                return Ok(Some((text(&row[4]), text(&row[5]))));
+                return Ok(Some((text(&row.fields[4]), text(&row.fields[5]))));
             }
         }
         Ok(None)
@@ -103,14 +115,19 @@ impl<R: Read> Rows<R> {
 
     /// The next rows of one key.
     pub(super) fn next_group(&mut self) -> Result<Option<Group>, Error> {
-        let Some((line, first)) = self.next_row()? else { return Ok(None) };
-        let mut group = Group { line, rows: vec![first] };
-        while let Some((line, row)) = self.next_row()? {
-            // A transfer of more legs than there may be is cut, so that a file of one key does
-            // not fill the memory; all of its parts are refused, the first for its number of legs
-            // and the others because they do not begin the key.
-            if row.get(0) != group.rows[0].get(0) || group.rows.len() > MOST_ROWS {
-                self.ahead = Some((line, row));
+        let Some(first) = self.next_row()? else { return Ok(None) };
+        let continues = self.cut.take().is_some_and(|key| key == first.key);
+        let mut group = Group { rows: vec![first], continues };
+        while let Some(row) = self.next_row()? {
+            let same = row.key == group.rows[0].key;
+            // A file of one key must not fill the memory.
+            if same && group.rows.len() > MOST_ROWS {
+                self.cut = Some(row.key.clone());
+                self.ahead = Some(row);
+                break;
+            }
+            if !same {
+                self.ahead = Some(row);
                 break;
             }
             group.rows.push(row);
@@ -119,35 +136,37 @@ impl<R: Read> Rows<R> {
     }
 }
 
-/// The rows of one key, as they are in the file.
+/// The rows of one key.
 #[derive(Debug)]
 pub(super) struct Group {
-    line: u64,
-    rows: Vec<ByteRecord>,
+    rows: Vec<Row>,
+    /// There were more rows of the key than a transfer may have, and these are some of the rest.
+    continues: bool,
 }
 
 impl Group {
     pub(super) fn line(&self) -> u64 {
-        self.line
+        self.rows[0].line
     }
 
     pub(super) fn len(&self) -> u64 {
         self.rows.len() as u64
     }
 
-    pub(super) fn rows(&self) -> &[ByteRecord] {
-        &self.rows
+    pub(super) fn rows(&self) -> impl Iterator<Item = &ByteRecord> {
+        self.rows.iter().map(|row| &row.fields)
     }
 
     /// The transfer that the rows are.
     pub(super) fn body(&self) -> Result<ImportBody, Trouble> {
+        if self.continues {
+            let message = format!("there are more than {MOST_ROWS} rows of this key");
+            return Err(Trouble { code: codes::LEGS_COUNT.into(), message });
+        }
         let mut legs = Vec::with_capacity(self.rows.len());
         let mut rows = Vec::with_capacity(self.rows.len());
         for (i, row) in self.rows.iter().enumerate() {
-            // Lines are counted from the first row of the group: a field may hold a line break,
-            // but then the rows before it tell where it is as well.
-            let at = |what: String| format!("row {} of the transfer: {what}", i + 1);
-            rows.push(fields(row).map_err(|what| row_invalid(at(what)))?);
+            rows.push(fields(row).map_err(|what| row_invalid(format!("row {}: {what}", i + 1)))?);
         }
         let [key, date, description, ..] = rows[0];
         if key.is_empty() || key.len() > MAX_SOURCE || key.contains(char::is_control) {
@@ -179,12 +198,12 @@ impl Group {
 }
 
 /// The six fields of a row.
-fn fields(row: &ByteRecord) -> Result<[&str; 6], String> {
-    if row.len() != COLUMNS.len() {
-        return Err(format!("it has {} fields, not as many as the first row names", row.len()));
+fn fields(row: &Row) -> Result<[&str; 6], String> {
+    if !row.whole {
+        return Err(format!("it has {} fields, and the first row of the file another number", row.fields.len()));
     }
     let mut out = [""; 6];
-    for (field, (bytes, name)) in out.iter_mut().zip(row.iter().zip(COLUMNS)) {
+    for (field, (bytes, name)) in out.iter_mut().zip(row.fields.iter().zip(COLUMNS)) {
         *field = std::str::from_utf8(bytes).map_err(|_| format!("the field {name} is not UTF-8"))?;
     }
     Ok(out)

@@ -6,14 +6,18 @@ use bytes::Bytes;
 use counterfoil_intent::{
     Answer, Books, Context, Fields, Intent, Invalid, Key, Kind, Kinds, Needs, Outcome, Refs, Reply, StubState,
 };
+use counterfoil_ledger::read::{AccountView, BalanceAt, EntryView, HoldView, Order, TransferView};
 use counterfoil_pg::{Durability, Error, TenantId};
-use counterfoil_server::{App, Engine, Limits, Readiness};
+use counterfoil_server::{App, AsOf, Engine, Limits, Readiness};
 use counterfoil_tenant::{Caller, NewTenant, Tenant, Unavailable};
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use parking_lot::Mutex;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use uuid::Uuid;
+
+use crate::ledger;
 
 pub const TENANT: TenantId = TenantId(7);
 pub const OTHER: TenantId = TenantId(8);
@@ -121,6 +125,75 @@ impl Engine for Fake {
         }
     }
 
+    async fn account(&self, _: TenantId, code: &str) -> Result<Option<AccountView>, Error> {
+        Ok(exists(code).then(|| ledger::account(code)))
+    }
+
+    async fn accounts(
+        &self,
+        _: TenantId,
+        prefix: &str,
+        after: Option<&str>,
+        limit: i64,
+    ) -> Result<Vec<AccountView>, Error> {
+        let codes = ["cash/1", "cash/2", "cash/3", "shop"].into_iter();
+        let codes = codes.filter(|code| code.starts_with(prefix) && after.is_none_or(|after| *code > after));
+        Ok(codes
+            .take(usize::try_from(limit).unwrap())
+            .map(ledger::account)
+            .collect())
+    }
+
+    async fn balance(&self, _: TenantId, code: &str, _: AsOf) -> Result<Option<BalanceAt>, Error> {
+        Ok(exists(code).then(ledger::balance))
+    }
+
+    async fn entries(
+        &self,
+        _: TenantId,
+        code: &str,
+        order: Order,
+        after: Option<i64>,
+        limit: i64,
+    ) -> Result<Option<Vec<EntryView>>, Error> {
+        let versions: Vec<i64> = match order {
+            Order::OldestFirst => (2..=4)
+                .filter(|version| after.is_none_or(|after| *version > after))
+                .collect(),
+            Order::NewestFirst => (2..=4)
+                .rev()
+                .filter(|version| after.is_none_or(|after| *version < after))
+                .collect(),
+        };
+        let rows = versions
+            .into_iter()
+            .take(usize::try_from(limit).unwrap())
+            .map(ledger::entry);
+        Ok(exists(code).then(|| rows.collect()))
+    }
+
+    async fn holds(
+        &self,
+        _: TenantId,
+        code: &str,
+        after: Option<Uuid>,
+        limit: i64,
+    ) -> Result<Option<Vec<HoldView>>, Error> {
+        let first = after.map_or(1, |id| id.as_u128() + 1);
+        let rows = (first..=3)
+            .take(usize::try_from(limit).unwrap())
+            .map(|id| ledger::hold(Uuid::from_u128(id)));
+        Ok(exists(code).then(|| rows.collect()))
+    }
+
+    async fn transfer(&self, _: TenantId, id: Uuid) -> Result<Option<TransferView>, Error> {
+        Ok((!id.is_nil()).then(|| ledger::transfer(id)))
+    }
+
+    async fn hold(&self, _: TenantId, id: Uuid) -> Result<Option<HoldView>, Error> {
+        Ok((!id.is_nil()).then(|| ledger::hold(id)))
+    }
+
     async fn tenants(&self, after: Option<TenantId>, limit: u16) -> Result<Vec<Tenant>, Error> {
         let first = after.map_or(1, |id| id.0 + 1);
         Ok((first..=3).take(limit.into()).map(tenant).collect())
@@ -151,6 +224,10 @@ impl Engine for Fake {
     async fn shutdown(&self) -> bool {
         true
     }
+}
+
+fn exists(code: &str) -> bool {
+    !code.starts_with("nobody")
 }
 
 fn tenant(id: i64) -> Tenant {

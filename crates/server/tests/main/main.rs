@@ -4,6 +4,7 @@
 mod doors;
 mod engine;
 mod hygiene;
+mod ledger;
 mod openapi;
 mod reads;
 mod schema;

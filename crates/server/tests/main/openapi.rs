@@ -219,3 +219,26 @@ async fn answers_fit_the_schemas_of_their_status() {
         }
     }
 }
+
+#[tokio::test]
+async fn every_code_of_http_is_on_the_page_in_the_order_checked() {
+    let client = Client::new();
+    let page = client.get("/codes").empty().await;
+    assert_eq!(page.header("content-type"), "text/markdown; charset=utf-8");
+    let part = page
+        .text
+        .split("\n## ")
+        .find(|part| part.starts_with("Codes\n"))
+        .expect("the codes of HTTP");
+    let entries: Vec<_> = part
+        .split("\n### ")
+        .skip(1)
+        .map(|entry| entry.split_once("\n\n").unwrap())
+        .collect();
+    let listed: Vec<_> = entries.iter().map(|(code, _)| *code).collect();
+    assert_eq!(listed, counterfoil_server::codes::ALL);
+    for (code, text) in entries {
+        let (status, _) = text.split_once(" · ").unwrap_or_else(|| panic!("{code} has no status"));
+        assert!((400..600).contains(&status.parse::<u16>().unwrap()), "{code}");
+    }
+}

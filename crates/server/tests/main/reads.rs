@@ -35,6 +35,115 @@ async fn a_database_that_is_away_is_503_and_a_fault_of_ours_500_both_with_an_id(
 }
 
 #[tokio::test]
+async fn an_account_is_read_as_it_stands_or_as_of_a_time() {
+    let client = Client::new();
+    let get = async |path: &str| client.get(&format!("/v1/tenants/7/accounts/{path}")).empty().await;
+    insta::assert_snapshot!(get("cash%2F1").await.text, @r#"{"account":"cash/1","asset":"EUR","posted":"125.50","held":"20.00","available":"105.50","floor":"0.00","ceiling":null,"version":4,"opened_at":"2026-03-01T12:00:00.250000Z","changed_at":"2026-03-01T12:00:00.250000Z","closed_at":null,"metadata":{"till": 1}}"#);
+    insta::assert_snapshot!(get("cash?as_of=2026-03-01T13:00:00%2B01:00").await.text, @r#"{"account":"cash","asset":"EUR","posted":"-0.05","as_of":"2026-03-01T12:00:00.000000Z","opened_at":"2026-03-01T12:00:00.250000Z"}"#);
+    insta::assert_snapshot!(get("cash?effective_as_of=2026-03-01T12:00:00.1234567Z").await.text, @r#"{"account":"cash","asset":"EUR","posted":"-0.05","effective_as_of":"2026-03-01T12:00:00.123456Z","opened_at":"2026-03-01T12:00:00.250000Z"}"#);
+    for (path, code) in [
+        ("nobody", "not_found"),
+        ("nobody?as_of=2026-03-01T12:00:00Z", "not_found"),
+        ("%20", "not_found"),
+        (&"x".repeat(256), "not_found"),
+        ("cash?as_of=yesterday", "query_time"),
+        (
+            "cash?as_of=2026-03-01T12:00:00Z&effective_as_of=2026-03-01T12:00:00Z",
+            "query_conflict",
+        ),
+    ] {
+        assert_eq!(get(path).await.code(), code, "{path}");
+    }
+}
+
+/// Walks a list to its end and gives back what `member` of its rows say.
+async fn walk(client: &Client, path: &str, list: &str, member: &str) -> Vec<serde_json::Value> {
+    let mut seen = Vec::new();
+    let mut cursor = String::new();
+    loop {
+        let page = client.get(&format!("{path}{cursor}")).empty().await.json();
+        seen.extend(page[list].as_array().unwrap().iter().map(|row| row[member].clone()));
+        let Some(next) = page["next_cursor"].as_str() else {
+            return seen;
+        };
+        cursor = format!("&cursor={next}");
+    }
+}
+
+#[tokio::test]
+async fn lists_are_walked_to_their_end_without_gap_or_repeat() {
+    let client = Client::new();
+    let all = "/v1/tenants/7/accounts";
+    let one = "/v1/tenants/7/accounts/cash%2F1";
+    for limit in 1..=5 {
+        let codes = walk(
+            &client,
+            &format!("{all}?limit={limit}&prefix=cash%2F"),
+            "accounts",
+            "account",
+        )
+        .await;
+        assert_eq!(codes, ["cash/1", "cash/2", "cash/3"]);
+        let versions = walk(&client, &format!("{one}/entries?limit={limit}"), "entries", "version").await;
+        assert_eq!(versions, [2, 3, 4]);
+        let versions = walk(
+            &client,
+            &format!("{one}/entries?limit={limit}&order=newest"),
+            "entries",
+            "version",
+        )
+        .await;
+        assert_eq!(versions, [4, 3, 2]);
+        let holds = walk(&client, &format!("{one}/holds?limit={limit}"), "holds", "hold").await;
+        assert_eq!(holds.len(), 3);
+    }
+}
+
+#[tokio::test]
+async fn a_cursor_of_another_order_or_route_is_none() {
+    let client = Client::new();
+    let one = "/v1/tenants/7/accounts/cash%2F1";
+    let page = client.get(&format!("{one}/entries?limit=1")).empty().await.json();
+    let cursor = page["next_cursor"].as_str().unwrap().to_owned();
+    for path in ["entries?order=newest&", "holds?"] {
+        let got = client.get(&format!("{one}/{path}cursor={cursor}")).empty().await;
+        assert_eq!(got.code(), "query_cursor", "{path}");
+    }
+    assert_eq!(
+        client
+            .get(&format!("{one}/entries?order=sideways"))
+            .empty()
+            .await
+            .code(),
+        "query_order"
+    );
+    for path in ["entries", "holds"] {
+        let got = client
+            .get(&format!("/v1/tenants/7/accounts/nobody/{path}"))
+            .empty()
+            .await;
+        assert_eq!(got.code(), "not_found");
+    }
+}
+
+#[tokio::test]
+async fn transfers_and_holds_are_read_by_their_id() {
+    let client = Client::new();
+    let get = async |path: &str| client.get(&format!("/v1/tenants/7/{path}")).empty().await;
+    insta::assert_snapshot!(get("transfers/01890a5d-ac96-774b-bcce-b302099a8057").await.text, @r#"{"transfer":"01890a5d-ac96-774b-bcce-b302099a8057","entries":[{"account":"bank","asset":"EUR","amount":"-1.00","version":2,"posted":"-1.00"},{"account":"cash/1","asset":"EUR","amount":"1.00","version":2,"posted":"1.00"}],"effective_at":"2026-03-01T12:00:00.250000Z","recorded_at":"2026-03-01T12:00:00.250000Z","description":"say \"hi\"","reverses":null,"reversed_by":"00000000-0000-0000-0000-000000000009","captures":null,"metadata":null}"#);
+    insta::assert_snapshot!(get("holds/01890A5D-AC96-774B-BCCE-B302099A8057").await.text, @r#"{"hold":"01890a5d-ac96-774b-bcce-b302099a8057","account":"cash/1","asset":"EUR","amount":"20.00","captured":"0.00","state":"active","expires_at":null,"note":null,"recorded_at":"2026-03-01T12:00:00.250000Z","changed_at":"2026-03-01T12:00:00.250000Z"}"#);
+    for id in [
+        "00000000-0000-0000-0000-000000000000",
+        "x",
+        "01890a5dac96774bbcceb302099a8057",
+        "%00",
+    ] {
+        assert_eq!(get(&format!("transfers/{id}")).await.code(), "not_found", "{id}");
+        assert_eq!(get(&format!("holds/{id}")).await.code(), "not_found", "{id}");
+    }
+}
+
+#[tokio::test]
 async fn tenants_are_paged_by_an_opaque_cursor() {
     let client = Client::new();
     let bearer = format!("Bearer {OPERATOR_KEY}");
