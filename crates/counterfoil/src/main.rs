@@ -39,7 +39,9 @@ async fn run(args: Args) -> Result<ExitCode, Failure> {
         Command::Tenant(tenant) => command::tenant::run(settings, tenant).await,
         Command::Key(key) => command::key::run(settings, key).await,
         Command::Stub(stub) => command::stub::run(settings, stub).await,
-        Command::Accounts(_) | Command::Import(_) | Command::Check(_) => Err("not yet".into()),
+        Command::Accounts(accounts) => command::accounts::run(settings, accounts).await,
+        Command::Import(import) => command::import::run(settings, import).await,
+        Command::Check(check) => command::check::run(settings, check).await,
         Command::Bench(bench) => command::bench::run(bench).await,
     }
 }

@@ -57,6 +57,41 @@ impl Step for MaintainOutcomes {
     }
 }
 
+/// Takes holds whose time has passed out of their accounts. It submits intents, as anybody would.
+struct ExpireHolds {
+    database: Database,
+    lanes: Lanes,
+}
+
+/// Holds of one pass.
+const HOLDS: usize = 500;
+
+impl Step for ExpireHolds {
+    fn name(&self) -> &'static str {
+        "holds-expire"
+    }
+
+    /// Expiry counts from the moment it passes; this only tidies up, so a second is soon enough.
+    fn interval(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
+    async fn run(&self) -> Result<Progress, StepError> {
+        let scope = Scope::Installation;
+        let tx = self.database.pool(Role::Ops).begin(&scope).await?;
+        let due = counterfoil_ledger::read::due_holds(&scope, &tx, i64::try_from(HOLDS)?).await?;
+        tx.rollback().await;
+        let more = due.len() == HOLDS;
+        let kinds = self.lanes.kinds();
+        let intents = due.into_iter().map(|due| {
+            let key = counterfoil_ledger::expire_key(due.hold, due.pass);
+            kinds.internal::<counterfoil_ledger::Expire>(due.tenant, key, counterfoil_ledger::ExpireBody { hold: due.hold })
+        });
+        self.lanes.submit(intents.collect()).await;
+        Ok(if more { Progress::More } else { Progress::Idle })
+    }
+}
+
 /// What the server serves.
 pub(crate) fn app(settings: &Settings, database: &Database, lanes: &Lanes, drivers: &[Driver]) -> Arc<App<Live>> {
     let default = Limits::default();
@@ -85,6 +120,7 @@ pub(crate) fn app(settings: &Settings, database: &Database, lanes: &Lanes, drive
 pub(crate) fn start(database: &Database, lanes: &Lanes) -> Vec<Driver> {
     vec![
         Driver::start(RotateStubs { database: database.clone(), lanes: lanes.clone() }),
+        Driver::start(ExpireHolds { database: database.clone(), lanes: lanes.clone() }),
         Driver::start(MaintainOutcomes { database: database.clone() }),
     ]
 }

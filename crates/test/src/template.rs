@@ -13,8 +13,8 @@ use crate::Server;
 /// The password of each of the five roles.
 pub const PASSWORD: &str = "secret";
 
-/// "cftest" and a one: session-level, in database `postgres`, where the product never locks anything.
-const LOCK: i64 = 0x6366_7465_7374_01;
+/// "cftest" and a one. Session-level, in database `postgres`, where the product never locks anything.
+const LOCK: i64 = 0x0063_6674_6573_7401;
 
 /// Every migration, in the order of the crates.
 #[must_use]

@@ -16,5 +16,5 @@ mod metrics;
 mod step;
 
 pub use driver::{Driver, Overrun, Signal, shutdown_all};
-pub use metrics::{render, Metrics, Snapshot};
+pub use metrics::{Metrics, Snapshot, render};
 pub use step::{Progress, Step, StepError};

@@ -94,12 +94,28 @@ pub fn render(snapshots: impl IntoIterator<Item = Snapshot>, out: &mut String) {
     #[allow(clippy::cast_precision_loss, reason = "a metric")]
     let count = |count: u64| Some(count as f64);
     let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
-    family("counterfoil_step_runs_total", "counter", "Passes that have ended.", &|one| count(one.runs));
-    family("counterfoil_step_failures_total", "counter", "Passes that ended in an error or a panic.", &|one| {
-        count(one.failures)
-    });
-    family("counterfoil_step_last_seconds", "gauge", "Time of the last pass.", &|one| seconds(one.last_duration));
-    family("counterfoil_step_since_success_seconds", "gauge", "Time since a pass last succeeded.", &|one| {
-        seconds(one.since_success)
-    });
+    family(
+        "counterfoil_step_runs_total",
+        "counter",
+        "Passes that have ended.",
+        &|one| count(one.runs),
+    );
+    family(
+        "counterfoil_step_failures_total",
+        "counter",
+        "Passes that ended in an error or a panic.",
+        &|one| count(one.failures),
+    );
+    family(
+        "counterfoil_step_last_seconds",
+        "gauge",
+        "Time of the last pass.",
+        &|one| seconds(one.last_duration),
+    );
+    family(
+        "counterfoil_step_since_success_seconds",
+        "gauge",
+        "Time since a pass last succeeded.",
+        &|one| seconds(one.since_success),
+    );
 }

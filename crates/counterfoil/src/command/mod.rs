@@ -1,6 +1,9 @@
 //! One file per command, and what several of them need.
 
+pub(crate) mod accounts;
 pub(crate) mod bench;
+pub(crate) mod check;
+pub(crate) mod import;
 pub(crate) mod init;
 pub(crate) mod key;
 pub(crate) mod stub;

@@ -1,0 +1,96 @@
+//! `counterfoil import`.
+
+use std::fs::File;
+use std::io::{BufReader, IsTerminal as _, stderr};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use counterfoil_intent::{Generations, Lanes};
+use counterfoil_ledger::import::{self, Counts};
+use counterfoil_pg::TenantId;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use uuid::Uuid;
+
+use crate::Failure;
+use crate::args::{Format, ImportCommand, JournalArgs};
+use crate::command::{database, kinds};
+use crate::settings::Settings;
+
+pub(crate) async fn run(settings: Settings, command: ImportCommand) -> Result<ExitCode, Failure> {
+    match command {
+        ImportCommand::Journal(args) => journal(settings, args).await,
+    }
+}
+
+/// The import has lanes of its own: beside a running server it is just another server.
+async fn journal(settings: Settings, args: JournalArgs) -> Result<ExitCode, Failure> {
+    let file = File::open(&args.file).map_err(|error| format!("cannot read {}: {error}", args.file.display()))?;
+    let bytes = file.metadata()?.len();
+    let rejected = args.rejected.unwrap_or_else(|| beside(&args.file));
+    let database = database(&settings).await?;
+    let generations = Generations::load(&database).await?;
+    let kinds = kinds();
+    let lanes = Lanes::start(database.clone(), kinds.clone(), generations, settings.lanes.clone());
+    let bar = bar(bytes * 2);
+    let counts = import::journal(
+        &kinds,
+        TenantId(args.tenant),
+        Uuid::from_u128(rand::random()),
+        BufReader::new(file),
+        || File::create(&rejected),
+        async |intents| lanes.submit(intents).await,
+        |progress| {
+            bar.set_position(progress.bytes);
+            bar.set_message(format!("{} imported, {} known", progress.counts.imported, progress.counts.known));
+        },
+    )
+    .await?;
+    bar.finish_and_clear();
+    lanes.shutdown().await;
+    report(&counts, args.format);
+    if counts.failed == 0 {
+        return Ok(ExitCode::SUCCESS);
+    }
+    eprintln!("{} could not be imported; mend {} and import it", transfers(counts.failed), rejected.display());
+    Ok(ExitCode::FAILURE)
+}
+
+fn beside(file: &Path) -> PathBuf {
+    file.with_extension("rejected.csv")
+}
+
+/// On a terminal a bar, elsewhere nothing: a log has no use for it.
+fn bar(length: u64) -> ProgressBar {
+    let target = if stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    let style = ProgressStyle::with_template("{bar:40} {percent:>3} %  {msg}  {eta} left").expect("a template of ours");
+    ProgressBar::with_draw_target(Some(length), target).with_style(style)
+}
+
+fn transfers(count: u64) -> String {
+    if count == 1 { "1 transfer".to_owned() } else { format!("{count} transfers") }
+}
+
+fn report(counts: &Counts, format: Format) {
+    match format {
+        Format::Text => println!(
+            "{} imported, {} known already, {} rejected; {} rows, {} assets and {} accounts opened",
+            transfers(counts.imported),
+            counts.known,
+            counts.failed,
+            counts.rows,
+            counts.assets,
+            counts.accounts
+        ),
+        Format::Json => println!(
+            "{}",
+            serde_json::json!({
+                "rows": counts.rows,
+                "imported": counts.imported,
+                "known": counts.known,
+                "rejected": counts.failed,
+                "assets": counts.assets,
+                "accounts": counts.accounts,
+            })
+        ),
+    }
+}
