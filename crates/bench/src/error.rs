@@ -26,8 +26,8 @@ pub enum Error {
         source: io::Error,
     },
 
-    #[error("the server could not be started ({reason}): {log} says more; --keep leaves it there")]
-    Server { reason: String, log: PathBuf },
+    #[error("the server {what}: {said}")]
+    Server { what: &'static str, said: String },
 
     #[error("{path} holds no operator key: the server should have written it")]
     NoKey { path: PathBuf },

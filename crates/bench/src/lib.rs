@@ -36,6 +36,6 @@ mod server;
 
 pub use bench::NAMES;
 pub use error::{Error, Result};
-pub use report::{Report, Side};
+pub use report::{Cpu, Report, Side};
 pub use run::{Options, naive_only, run};
 pub use server::ServerParams;

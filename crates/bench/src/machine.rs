@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 /// One line: processor, cores, memory, kernel, file system.
 pub(crate) fn describe(folder: &Path) -> String {
@@ -36,6 +37,64 @@ pub(crate) fn peak_memory(pid: u32) -> Option<u64> {
     field(&format!("/proc/{pid}/status"), "VmHWM")
         .and_then(|text| kilobytes(&text))
         .map(|kb| kb << 10)
+}
+
+/// Processor time that processes have had so far.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Cpu {
+    /// This process: the load, and whatever client library it goes through.
+    pub(crate) load: Duration,
+    pub(crate) server: Duration,
+    /// The postmaster and all its children.
+    pub(crate) postgres: Duration,
+}
+
+impl Cpu {
+    pub(crate) fn now(server: Option<u32>, postmaster: Option<u32>) -> Self {
+        let of = |pid: u32| Stat::of(&pid.to_string());
+        let postmaster_stat = postmaster.and_then(of);
+        let children = || {
+            let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+            let stats = entries.filter_map(|entry| Stat::of(entry.file_name().to_str()?));
+            stats
+                .filter(|stat| Some(stat.parent) == postmaster)
+                .map(|stat| stat.own)
+                .sum()
+        };
+        Self {
+            load: of(std::process::id()).map_or(Duration::ZERO, |stat| stat.own),
+            server: server.and_then(of).map_or(Duration::ZERO, |stat| stat.own),
+            // Children that have ended are counted in their parent.
+            postgres: postmaster_stat.map_or(Duration::ZERO, |stat| stat.own + stat.ended + children()),
+        }
+    }
+}
+
+/// Of `/proc/<pid>/stat`, what is needed here.
+struct Stat {
+    parent: u32,
+    own: Duration,
+    ended: Duration,
+}
+
+impl Stat {
+    fn of(pid: &str) -> Option<Self> {
+        if !pid.bytes().all(|byte| byte.is_ascii_digit()) {
+            return None;
+        }
+        let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The name in front may have blanks and parentheses in it.
+        let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
+        let ticks = |at: usize| fields.get(at)?.parse::<f64>().ok();
+        #[allow(clippy::cast_precision_loss)]
+        let second = rustix::param::clock_ticks_per_second() as f64;
+        let time = |a, b| Some(Duration::from_secs_f64((ticks(a)? + ticks(b)?) / second));
+        Some(Self {
+            parent: fields.get(1)?.parse().ok()?,
+            own: time(11, 12)?,
+            ended: time(13, 14)?,
+        })
+    }
 }
 
 fn field(path: &str, name: &str) -> Option<String> {
@@ -75,5 +134,17 @@ mod tests {
         );
         assert!(peak_memory(std::process::id()).is_some_and(|bytes| bytes > 1 << 20));
         assert_eq!(file_system(Path::new("/proc")).as_deref(), Some("proc"));
+    }
+
+    #[test]
+    fn processor_time_goes_up_and_children_are_known_by_their_parent() {
+        let me = std::process::id();
+        let before = Cpu::now(Some(me), None);
+        let start = std::time::Instant::now();
+        while start.elapsed() < Duration::from_millis(100) {}
+        let after = Cpu::now(Some(me), None);
+        assert!(after.server > before.server && after.load >= after.server && after.postgres.is_zero());
+        let parent = Stat::of(&me.to_string()).unwrap().parent;
+        assert!(Cpu::now(None, Some(parent)).postgres >= after.load);
     }
 }

@@ -3,12 +3,13 @@
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use counterfoil_pg_embedded as embedded;
 use tokio_postgres::{Client, Config, NoTls};
 
 use crate::error::{Error, Result};
+use crate::machine::Cpu;
 
 /// The database of both sides.
 const DATABASE: &str = "bench";
@@ -163,33 +164,52 @@ pub(crate) struct Mark {
     wal: i64,
     /// Transaction ids given out: one for every transaction that wrote.
     writers: i64,
+    cpu: Cpu,
+}
+
+/// What went on between two marks, a second.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rates {
+    /// Bytes of WAL.
+    pub(crate) wal: f64,
+    /// Transactions that wrote.
+    pub(crate) commits: f64,
+    /// Seconds of processor time: the load, our server, PostgreSQL.
+    pub(crate) cpu: [f64; 3],
 }
 
 impl Mark {
-    /// Bytes of WAL and writing transactions, a second each.
     #[allow(clippy::cast_precision_loss)]
-    pub(crate) fn rates(self, later: Self) -> (f64, f64) {
+    pub(crate) fn rates(self, later: Self) -> Rates {
         let seconds = (later.at - self.at).as_secs_f64().max(1e-9);
-        (
-            (later.wal - self.wal) as f64 / seconds,
-            (later.writers - self.writers) as f64 / seconds,
-        )
+        let cpu = |of: fn(Cpu) -> Duration| of(later.cpu).saturating_sub(of(self.cpu)).as_secs_f64() / seconds;
+        Rates {
+            wal: (later.wal - self.wal) as f64 / seconds,
+            commits: (later.writers - self.writers) as f64 / seconds,
+            cpu: [cpu(|cpu| cpu.load), cpu(|cpu| cpu.server), cpu(|cpu| cpu.postgres)],
+        }
     }
 }
 
 /// The superuser's connection.
 pub(crate) struct Control {
     pub(crate) client: Client,
+    postmaster: Option<u32>,
+    /// Our server, once it is there.
+    pub(crate) server: Option<u32>,
 }
 
 impl Control {
-    pub(crate) async fn new(address: &Address) -> Result<Self> {
+    pub(crate) async fn new(postgres: &Postgres) -> Result<Self> {
+        let address = postgres.address();
         let maintenance = address.connect_to("postgres").await?;
         maintenance
             .batch_execute(&format!("CREATE DATABASE {DATABASE}"))
             .await?;
         Ok(Self {
             client: address.connect().await?,
+            postmaster: postgres.running.pid(),
+            server: None,
         })
     }
 
@@ -199,10 +219,12 @@ impl Control {
             .client
             .query_one(include_str!("../sql/counters_read.sql"), &[])
             .await?;
+        let cpu = Cpu::now(self.server, self.postmaster);
         Ok(Mark {
             at: Instant::now(),
             wal: row.get(0),
             writers: row.get(1),
+            cpu,
         })
     }
 

@@ -44,6 +44,8 @@ pub struct Side {
     pub p99_ms: f64,
     pub commits_per_s: f64,
     pub wal_bytes_per_unit: f64,
+    /// Microseconds of processor time for one unit.
+    pub cpu_us_per_unit: Cpu,
     /// Connections, each with one call or request on the way.
     pub connections: usize,
     /// Units in a call or request.
@@ -54,18 +56,31 @@ pub struct Side {
     pub turned_away: u64,
 }
 
+/// Where the processors' time went.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Cpu {
+    /// The load with its client library.
+    pub load: f64,
+    /// Our server.
+    pub server: f64,
+    /// PostgreSQL with all its processes.
+    pub postgres: f64,
+}
+
 impl Side {
     pub(crate) fn new(measured: &Measured, seconds: u32, connections: usize, units: usize) -> Self {
         let tally = &measured.tally;
         #[allow(clippy::cast_precision_loss)]
         let per_s = tally.in_time as f64 / f64::from(seconds);
-        let (wal, commits) = measured.before.rates(measured.after);
+        let rates = measured.before.rates(measured.after);
+        let [load, server, postgres] = rates.cpu.map(|busy| round(busy / per_s * 1e6, 1));
         Self {
             per_s: round(per_s, 1),
             p50_ms: round(tally.times.millis(0.5), 3),
             p99_ms: round(tally.times.millis(0.99), 3),
-            commits_per_s: round(commits, 1),
-            wal_bytes_per_unit: round(wal / per_s, 0),
+            commits_per_s: round(rates.commits, 1),
+            wal_bytes_per_unit: round(rates.wal / per_s, 0),
+            cpu_us_per_unit: Cpu { load, server, postgres },
             connections,
             units,
             landed: tally.all.accepted,
@@ -92,7 +107,7 @@ impl Report {
             self.postgres,
             self.machine
         );
-        out.push_str("        units/s     p50 ms     p99 ms   commits/s  WAL B/unit  in flight\n");
+        out.push_str("        units/s     p50 ms     p99 ms   commits/s  WAL B/unit  in flight  CPU us/unit: load, server, PostgreSQL\n");
         for (name, side) in [("naive", &self.naive), ("ours", &self.ours)] {
             let flight = match side.units {
                 1 => side.connections.to_string(),
@@ -100,12 +115,15 @@ impl Report {
             };
             let _ = writeln!(
                 out,
-                "{name:<5} {:>9} {:>10.3} {:>10.3} {:>11} {:>11} {flight:>10}",
+                "{name:<5} {:>9} {:>10.3} {:>10.3} {:>11} {:>11} {flight:>10} {:>18.1} {:>7.1} {:>11.1}",
                 thousands(side.per_s),
                 side.p50_ms,
                 side.p99_ms,
                 thousands(side.commits_per_s),
                 thousands(side.wal_bytes_per_unit),
+                side.cpu_us_per_unit.load,
+                side.cpu_us_per_unit.server,
+                side.cpu_us_per_unit.postgres,
             );
         }
         let _ = write!(
@@ -152,6 +170,11 @@ mod tests {
             p99_ms: 2.25,
             commits_per_s: 1_000.0,
             wal_bytes_per_unit: 512.0,
+            cpu_us_per_unit: Cpu {
+                load: 1.0,
+                server: 20.5,
+                postgres: 30.0,
+            },
             connections: 4,
             units,
             landed: 5,

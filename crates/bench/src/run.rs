@@ -65,13 +65,14 @@ impl std::fmt::Debug for Options {
 /// Runs one benchmark, both ways.
 pub async fn run(name: &str, options: &Options, progress: impl Fn(&str)) -> Result<Report> {
     let (bench, load_before) = (bench_of(name, options)?, machine::load().unwrap_or(0.0));
-    let stage = Stage::set(options, &progress).await?;
+    let mut stage = Stage::set(options, &progress).await?;
     progress("preparing the naive schema");
     naive::prepare(&stage.control, &bench).await?;
 
     progress("starting the server");
     let (params, log) = (stage.server_params()?, stage.folder.path().join("server.log"));
-    let server = Server::start((options.server)(&params), &params, &options.operator_key, &log).await?;
+    let server = Server::start((options.server)(&params), &params, &options.operator_key, log).await?;
+    stage.control.server = Some(server.pid());
     let door = ours::Door::of(&server, options.tenant);
     progress(&format!("opening {} accounts over HTTP", bench.accounts));
     let opened = ours::prepare(&door, &bench).await?;
@@ -85,10 +86,10 @@ pub async fn run(name: &str, options: &Options, progress: impl Fn(&str)) -> Resu
     let times = Times::of(options.seconds);
     let measured = measure(&stage.control, times, move || ours::connect(door, bench, connections)).await?;
     let units = bench.batch.unwrap_or(1);
-    let peak = server.peak_memory().unwrap_or(0);
+    let peak = machine::peak_memory(server.pid()).unwrap_or(0);
 
     progress("comparing what clients saw with what the database holds");
-    server.stop(&log).await?;
+    server.stop().await?;
     ours::verify(&stage.control, &bench, opened, measured.tally.all.accepted).await?;
     let ours = Side::new(&measured, options.seconds, connections, units);
     let report = stage.report(&bench, options, naive, ours, peak, load_before);
@@ -134,7 +135,7 @@ impl Stage {
         let start = Postgres::start(options.pg_bin.clone(), cluster, options.pg_settings.clone());
         let (postgres, words) = start.await?;
         words.iter().for_each(|word| progress(word));
-        let control = Control::new(&postgres.address()).await?;
+        let control = Control::new(&postgres).await?;
         Ok(Self {
             control,
             postgres,

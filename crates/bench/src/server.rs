@@ -10,7 +10,6 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Child;
 
 use crate::error::{Error, Result};
-use crate::machine;
 
 /// Roles, schema and first tenant included.
 const START_LIMIT: Duration = Duration::from_secs(120);
@@ -34,6 +33,8 @@ pub struct ServerParams {
 pub(crate) struct Server {
     child: Child,
     pid: u32,
+    /// Where its stderr goes.
+    log: PathBuf,
     /// Host and port.
     pub(crate) address: String,
     /// The operator's key.
@@ -42,17 +43,15 @@ pub(crate) struct Server {
 
 impl Server {
     /// Starts it, and waits for the line on its stdout that has its address in it.
-    pub(crate) async fn start(mut command: Command, params: &ServerParams, key: &Path, log: &Path) -> Result<Self> {
-        let stderr = File::create(log).map_err(Error::file("write", log))?;
+    pub(crate) async fn start(mut command: Command, params: &ServerParams, key: &Path, log: PathBuf) -> Result<Self> {
+        let stderr = File::create(&log).map_err(Error::file("write", &log))?;
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
-        let failed = |reason: String| Error::Server {
-            reason,
-            log: log.to_owned(),
+        let failed = |said: String| Error::Server {
+            what: "could not be started",
+            said,
         };
-        let mut child = tokio::process::Command::from(command)
-            .kill_on_drop(true)
-            .spawn()
-            .map_err(|error| failed(error.to_string()))?;
+        let child = tokio::process::Command::from(command).kill_on_drop(true).spawn();
+        let mut child = child.map_err(|error| failed(error.to_string()))?;
         let (Some(pid), Some(stdout)) = (child.id(), child.stdout.take()) else {
             return Err(Error::Thread);
         };
@@ -72,7 +71,7 @@ impl Server {
                     .wait()
                     .await
                     .map_or_else(|error| error.to_string(), |status| status.to_string());
-                return Err(failed(last_line(log).unwrap_or(status)));
+                return Err(failed(last_words(&log).unwrap_or(status)));
             }
             Err(_) => {
                 return Err(failed(format!(
@@ -89,40 +88,32 @@ impl Server {
         Ok(Self {
             child,
             pid,
+            log,
             address,
             key,
         })
     }
 
-    /// The most memory it has had so far, in bytes.
-    pub(crate) fn peak_memory(&self) -> Option<u64> {
-        machine::peak_memory(self.pid)
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid
     }
 
     /// Ends it as an administrator would.
-    pub(crate) async fn stop(mut self, log: &Path) -> Result<()> {
+    pub(crate) async fn stop(mut self) -> Result<()> {
         if let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) {
             // Gone already is an exit status too.
             let _ = kill_process(pid, Signal::TERM);
         }
-        match tokio::time::timeout(STOP_LIMIT, self.child.wait()).await {
-            Ok(Ok(status)) if status.success() => Ok(()),
-            Ok(Ok(status)) => Err(Error::Server {
-                reason: format!("it ended with {status}"),
-                log: log.to_owned(),
-            }),
-            Ok(Err(error)) => Err(Error::Server {
-                reason: error.to_string(),
-                log: log.to_owned(),
-            }),
-            Err(_) => {
-                let reason = format!("it did not stop within {} s", STOP_LIMIT.as_secs());
-                Err(Error::Server {
-                    reason,
-                    log: log.to_owned(),
-                })
-            }
-        }
+        let said = match tokio::time::timeout(STOP_LIMIT, self.child.wait()).await {
+            Ok(Ok(status)) if status.success() => return Ok(()),
+            Ok(Ok(status)) => format!("{status}, {}", last_words(&self.log).unwrap_or_default()),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => format!("it was still there after {} s", STOP_LIMIT.as_secs()),
+        };
+        Err(Error::Server {
+            what: "did not stop as it should",
+            said,
+        })
     }
 }
 
@@ -136,12 +127,11 @@ fn address_in(line: &str) -> Option<String> {
         .then(|| address.trim_end_matches(['.', ':']).to_owned())
 }
 
-fn last_line(log: &Path) -> Option<String> {
+/// The end of what it said: the folder it lies in is soon gone.
+fn last_words(log: &Path) -> Option<String> {
     let text = fs::read_to_string(log).ok()?;
-    text.lines()
-        .map(str::trim)
-        .rfind(|line| !line.is_empty())
-        .map(str::to_owned)
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    (!lines.is_empty()).then(|| lines[lines.len().saturating_sub(5)..].join(" | "))
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use counterfoil_pg::{AdvisoryLock, Class, Error, Role, Scope, TenantId, Tx, Verdict};
+use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
 use uuid::Uuid;
@@ -66,7 +67,21 @@ enum Next {
 
 impl Inner {
     /// Lands a batch: answers all of it, or puts tenants aside.
-    pub(crate) fn land(self: &Arc<Self>, at: usize, batch: Vec<Pending>, wait: Wait) -> BoxFuture<'_, ()> {
+    pub(crate) async fn land(self: &Arc<Self>, at: usize, batch: Vec<Pending>, wait: Wait) {
+        // In the order of the batch. Only now, when no part of it is under way any more, so that a
+        // tenant's intents cannot overtake each other between the halves of a bisection.
+        let held = self.bring_down(at, batch, wait).await;
+        let mut lines: HashMap<TenantId, Vec<Pending>> = HashMap::new();
+        for pending in held {
+            lines.entry(pending.intent.tenant).or_default().push(pending);
+        }
+        for (tenant, line) in lines {
+            self.put_aside(at, tenant, line);
+        }
+    }
+
+    /// Tries until everything has its answer or is held up by somebody else's locks; returns the latter.
+    fn bring_down(&self, at: usize, batch: Vec<Pending>, wait: Wait) -> BoxFuture<'_, Vec<Pending>> {
         Box::pin(async move {
             let now = Instant::now();
             let (late, mut batch): (Vec<_>, Vec<_>) = batch.into_iter().partition(|pending| {
@@ -74,65 +89,66 @@ impl Inner {
             });
             self.finish(at, late.into_iter().map(|pending| (pending, Answer::DeadlinePassed)).collect());
             let mut course = Course { wait, attempts: 0, started: now };
+            let mut held = Vec::new();
             while !batch.is_empty() {
                 course.attempts += 1;
-                match self.attempt(at, &batch, course.wait).await {
-                    Ok(landed) => return self.settle(at, batch, landed),
-                    Err(miss) => match self.next(at, &mut course, &mut batch, miss).await {
-                        Next::Again => {}
-                        Next::Aside(tenants) => batch = self.set_aside(at, batch, &tenants),
-                        Next::Halve => {
-                            self.lane(at).metrics.bisection();
-                            let second = batch.split_off(batch.len() / 2);
-                            self.land(at, batch, course.wait).await;
-                            return self.land(at, second, course.wait).await;
-                        }
-                        Next::GiveUp(answer) => {
-                            let ended = batch.into_iter().map(|pending| (pending, answer.clone())).collect();
-                            return self.finish(at, ended);
-                        }
-                    },
+                // A panic in a kind's `refs` or `needs`, or in a store, must not end the lane.
+                let attempt = AssertUnwindSafe(self.attempt(at, &batch, course.wait)).catch_unwind();
+                let next = match attempt.await {
+                    Ok(Ok(landed)) => {
+                        held.extend(self.settle(at, batch, landed));
+                        return held;
+                    }
+                    Ok(Err(miss)) => self.next(at, &mut course, &mut batch, miss).await,
+                    Err(_) if batch.len() > 1 => Next::Halve,
+                    Err(panic) => Next::GiveUp(self.panicked(at, &batch[0].intent, &*panic)),
+                };
+                match next {
+                    Next::Again => {}
+                    Next::Aside(tenants) => {
+                        let (theirs, rest) = split(batch, &tenants);
+                        held.extend(theirs);
+                        batch = rest;
+                    }
+                    Next::Halve => {
+                        self.lane(at).metrics.bisection();
+                        let second = batch.split_off(batch.len() / 2);
+                        held.extend(self.bring_down(at, batch, course.wait).await);
+                        let tenants: Vec<_> = held.iter().map(|pending| pending.intent.tenant).collect();
+                        let (behind, second) = split(second, &tenants);
+                        held.extend(behind);
+                        held.extend(self.bring_down(at, second, course.wait).await);
+                        return held;
+                    }
+                    Next::GiveUp(answer) => {
+                        self.finish(at, batch.into_iter().map(|pending| (pending, answer.clone())).collect());
+                        return held;
+                    }
                 }
             }
+            held
         })
     }
 
-    /// Hands out the answers of an attempt that came to its end.
-    fn settle(self: &Arc<Self>, at: usize, batch: Vec<Pending>, landed: Landed) {
+    /// Hands out the answers of an attempt that came to its end; returns the intents that have none.
+    fn settle(&self, at: usize, batch: Vec<Pending>, landed: Landed) -> Vec<Pending> {
         let mut answers: Vec<Option<Answer>> = batch.iter().map(|_| None).collect();
         for (i, answer) in landed.ended {
             answers[i] = Some(answer);
         }
         let mut ended = Vec::with_capacity(batch.len());
-        let mut held: HashMap<TenantId, Vec<Pending>> = HashMap::new();
+        let mut held = Vec::new();
         for (pending, answer) in batch.into_iter().zip(answers) {
             match answer {
                 Some(answer) => ended.push((pending, answer)),
-                // A batch that waits for locks has no row skipped, but a row may have appeared
-                // between its locking and its loading: the next attempt locks that one too.
-                None => held.entry(pending.intent.tenant).or_default().push(pending),
+                // Somebody else has a row of this tenant. In a batch that waited for locks: a row has
+                // appeared between its locking and its loading, and the next attempt locks that too.
+                None => held.push(pending),
             }
         }
-        debug_assert!(held.keys().all(|tenant| landed.held.contains(tenant)));
-        // Set aside before the others are answered: a caller who sends its next intent on hearing
-        // back must find its tenant's line in order.
-        for (tenant, pending) in held {
-            self.put_aside(at, tenant, pending);
-        }
+        debug_assert!(held.iter().all(|pending| landed.held.contains(&pending.intent.tenant)));
         self.finish(at, ended);
-    }
-
-    fn set_aside(self: &Arc<Self>, at: usize, batch: Vec<Pending>, tenants: &[TenantId]) -> Vec<Pending> {
-        let (held, rest): (Vec<_>, Vec<_>) =
-            batch.into_iter().partition(|pending| tenants.contains(&pending.intent.tenant));
-        let mut lines: HashMap<TenantId, Vec<Pending>> = HashMap::new();
-        for pending in held {
-            lines.entry(pending.intent.tenant).or_default().push(pending);
-        }
-        for (tenant, pending) in lines {
-            self.put_aside(at, tenant, pending);
-        }
-        rest
+        held
     }
 
     /// Decides what follows a failed attempt (failure classes, section 4 of the design).
@@ -198,6 +214,24 @@ impl Inner {
         Answer::Failed { id }
     }
 
+    fn panicked(&self, at: usize, intent: &Intent, panic: &(dyn std::any::Any + Send)) -> Answer {
+        let id = Uuid::from_u128(rand::random());
+        let text = panic
+            .downcast_ref::<&str>()
+            .copied()
+            .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+            .unwrap_or("a panic without words");
+        self.lane(at).metrics.failed();
+        tracing::error!(
+            %id,
+            tenant = intent.tenant.0,
+            kind = intent.kind_name(),
+            panic = text,
+            "a kind panicked; the intent has no stub and can be sent again once this is mended"
+        );
+        Answer::Failed { id }
+    }
+
     async fn attempt(&self, at: usize, batch: &[Pending], wait: Wait) -> Result<Landed, Miss> {
         let scope = Scope::tenants(batch.iter().map(|pending| pending.intent.tenant).collect());
         let tx = self.database.pool(Role::Lane).begin(&scope).await?;
@@ -250,10 +284,7 @@ impl<'a> Attempt<'a> {
         let mut refs = self.refs(tx).await?;
         let mut books = self.inner.kinds.books();
         self.needs(&mut books, &mut refs);
-        self.lock(tx, &mut books, wait).await?;
-        // The clock is read after locking: a transaction that waited for another one's rows must
-        // not carry an earlier time than what it finds in them.
-        let now = store::clock(&self.scope, tx).await?;
+        let now = self.lock(tx, &mut books, wait).await?;
         let held = books.load(&self.scope, tx, now).await?;
         if !held.is_empty() {
             self.work.retain(|i| held.binary_search(&self.batch[*i].intent.tenant).is_err());
@@ -380,7 +411,9 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    async fn lock(&self, tx: &Tx, books: &mut Books, wait: Wait) -> Result<(), Miss> {
+    /// Makes and locks; then reads the clock, since a transaction that waited for another one's rows
+    /// must not carry an earlier time than what it finds in them.
+    async fn lock(&self, tx: &Tx, books: &mut Books, wait: Wait) -> Result<Timestamp, Miss> {
         let options = &self.inner.options;
         match wait {
             Wait::Queue => tx.set_lock_timeout(options.lock_timeout).await?,
@@ -388,8 +421,8 @@ impl<'a> Attempt<'a> {
             Wait::Skip if books.makes() => tx.set_lock_timeout(options.make_timeout).await?,
             Wait::Skip => {}
         }
-        let result = books.lock(&self.scope, tx, wait).await;
-        result.map_err(|error| {
+        let (locked, now) = futures_util::join!(books.lock(&self.scope, tx, wait), store::clock(&self.scope, tx));
+        pipeline::both(locked, now).map(|((), now)| now).map_err(|error| {
             let makers = if wait == Wait::Skip && error.sqlstate() == Some("55P03") {
                 // The error does not say whose row it was: every tenant that makes rows goes.
                 books.makers()
@@ -403,29 +436,32 @@ impl<'a> Attempt<'a> {
     /// Steps 4 to 6: apply, write back, commit.
     async fn land(mut self, tx: Tx, mut ready: Ready) -> Result<Landed, Miss> {
         let stubs = self.apply(&mut ready);
-        if !stubs.is_empty() {
-            let generations = self.inner.generations;
-            let open = self.open;
-            let mut rows: Vec<(&Stub, i32)> = stubs
-                .iter()
-                .map(|(_, stub)| {
-                    let generation = match generations.place(&stub.key) {
-                        Place::Of(generation) => generation,
-                        // None is open before the first rotation: -1 has no partition, which makes one.
-                        Place::Open => open.unwrap_or(-1),
-                    };
-                    (stub, generation)
-                })
-                .collect();
-            rows.sort_unstable_by(|(a, _), (b, _)| (a.tenant, &a.key).cmp(&(b.tenant, &b.key)));
-            let (books, stubs) = futures_util::join!(
-                ready.books.save(&self.scope, &tx),
-                store::insert(&self.scope, &tx, &rows, ready.now)
-            );
-            if let Err(error) = pipeline::both(books, stubs) {
-                tx.rollback().await;
-                return Err(error.into());
-            }
+        if stubs.is_empty() {
+            // Nothing came of it, so nothing stays: least of all the blanks that were made for it.
+            tx.rollback().await;
+            return Ok(Landed { ended: self.ended, held: ready.held });
+        }
+        let generations = self.inner.generations;
+        let open = self.open;
+        let mut rows: Vec<(&Stub, i32)> = stubs
+            .iter()
+            .map(|(_, stub)| {
+                let generation = match generations.place(&stub.key) {
+                    Place::Of(generation) => generation,
+                    // None is open before the first rotation: -1 has no partition, which makes one.
+                    Place::Open => open.unwrap_or(-1),
+                };
+                (stub, generation)
+            })
+            .collect();
+        rows.sort_unstable_by(|(a, _), (b, _)| (a.tenant, &a.key).cmp(&(b.tenant, &b.key)));
+        let (books, written) = futures_util::join!(
+            ready.books.save(&self.scope, &tx),
+            store::insert(&self.scope, &tx, &rows, ready.now)
+        );
+        if let Err(error) = pipeline::both(books, written) {
+            tx.rollback().await;
+            return Err(error.into());
         }
         let metrics = &self.inner.lane(self.at).metrics;
         let start = Instant::now();
@@ -459,7 +495,7 @@ impl<'a> Attempt<'a> {
                 Err(panic) => {
                     ready.books.undo();
                     context.made.remove(&(intent.tenant, intent.key.clone()));
-                    self.ended.push((i, self.panicked(intent, &*panic)));
+                    self.ended.push((i, self.inner.panicked(self.at, intent, &*panic)));
                     continue;
                 }
             };
@@ -482,18 +518,6 @@ impl<'a> Attempt<'a> {
             ));
         }
         stubs
-    }
-
-    fn panicked(&self, intent: &Intent, panic: &(dyn std::any::Any + Send)) -> Answer {
-        let id = Uuid::from_u128(rand::random());
-        let text = panic
-            .downcast_ref::<&str>()
-            .copied()
-            .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-            .unwrap_or("a panic without words");
-        self.inner.lane(self.at).metrics.failed();
-        tracing::error!(%id, tenant = intent.tenant.0, kind = intent.kind_name(), panic = text, "a kind panicked; the intent has no stub and can be sent again once this is mended");
-        Answer::Failed { id }
     }
 }
 
@@ -532,6 +556,11 @@ fn apply_all(intent: &Intent, ready: &mut Ready, context: &mut Context) -> (bool
 fn new_id(now: Timestamp) -> Uuid {
     let millis = u64::try_from(now.as_millisecond()).unwrap_or(0);
     uuid::Builder::from_unix_timestamp_millis(millis, &rand::random()).into_uuid()
+}
+
+/// Those of the named tenants, and the rest, each in order.
+fn split(batch: Vec<Pending>, tenants: &[TenantId]) -> (Vec<Pending>, Vec<Pending>) {
+    batch.into_iter().partition(|pending| tenants.contains(&pending.intent.tenant))
 }
 
 /// A unique violation on any partition of the stub table: another server has the same key.

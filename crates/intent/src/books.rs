@@ -4,7 +4,7 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::marker::PhantomData;
 
-use counterfoil_pg::{Error, Scope, TenantId, Tx};
+use counterfoil_pg::{Error, Scope, TenantId, Tid, Tx};
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
 use std::sync::Arc;
@@ -144,9 +144,9 @@ impl Books {
         for sheet in &mut self.sheets {
             sheet.make(scope, tx).await?;
         }
-        for sheet in &mut self.sheets {
-            sheet.lock(scope, tx, wait).await?;
-        }
+        // Pipelined, and sent, so executed, in this order: that of the lock classes.
+        let locks = self.sheets.iter_mut().map(|sheet| sheet.lock(scope, tx, wait));
+        pipeline::all(futures_util::future::join_all(locks).await)?;
         Ok(())
     }
 
@@ -242,7 +242,8 @@ struct Slot<T: Table> {
     row: Option<T::Row>,
     mode: Mode,
     origin: Origin,
-    locked: bool,
+    /// Where the row lies, once it is locked.
+    place: Option<Tid>,
     dirty: bool,
     /// The last intent that touched it: its state before that is in the journal.
     epoch: u32,
@@ -290,7 +291,7 @@ impl<T: Table> Sheet<T> {
             row: None,
             mode,
             origin: Origin::Absent,
-            locked: false,
+            place: None,
             dirty: false,
             epoch: 0,
         });
@@ -407,9 +408,9 @@ impl<T: Table> AnySheet for Sheet<T> {
             if keys.is_empty() {
                 return Ok(());
             }
-            for (tenant, key) in T::lock(scope, tx, &keys, wait).await? {
+            for (tenant, key, place) in T::lock(scope, tx, &keys, wait).await? {
                 let at = self.at(tenant, key);
-                self.slots[at].locked = true;
+                self.slots[at].place = Some(place);
             }
             Ok(())
         })
@@ -423,7 +424,11 @@ impl<T: Table> AnySheet for Sheet<T> {
     ) -> BoxFuture<'a, Result<Vec<TenantId>, Error>> {
         Box::pin(async move {
             // Rows this transaction made are known: they hold nothing but placeholders.
-            let keys = self.keys(|slot| slot.origin != Origin::Made);
+            let keys: Vec<_> = self
+                .ordered(|slot| slot.origin != Origin::Made)
+                .into_iter()
+                .map(|slot| (slot.tenant, slot.key.clone(), slot.place))
+                .collect();
             let mut held = Vec::new();
             if keys.is_empty() {
                 return Ok(held);
@@ -431,7 +436,7 @@ impl<T: Table> AnySheet for Sheet<T> {
             for (tenant, key, row) in T::load(scope, tx, &keys, now).await? {
                 let at = self.at(tenant, key);
                 let slot = &mut self.slots[at];
-                if slot.mode != Mode::Read && !slot.locked {
+                if slot.mode != Mode::Read && slot.place.is_none() {
                     // There, but not among the locked: skipped because somebody else holds it, or
                     // committed by somebody else between the two statements. Either way the tenant
                     // has to wait its turn.
@@ -453,8 +458,13 @@ impl<T: Table> AnySheet for Sheet<T> {
                     .filter_map(|slot| Some((slot.tenant, &slot.key, slot.row.as_ref()?)))
                     .collect()
             };
+            let places = self
+                .ordered(|slot| slot.origin == Origin::Stored && slot.dirty && slot.row.is_some())
+                .into_iter()
+                .map(|slot| slot.place.expect("only locked rows are changed"));
             let changes = Changes {
                 update: rows(Origin::Stored),
+                places: places.collect(),
                 fill: rows(Origin::Made),
                 insert: rows(Origin::Fresh),
                 unmake: self

@@ -151,6 +151,9 @@ impl Lanes {
                 lane.work.notify_one();
             }
         }
+        // A caller that is turned away again and again never waits for anything, and would keep its
+        // thread from the lanes.
+        tokio::task::consume_budget().await;
         let mut answers = Vec::with_capacity(waiting.len());
         for one in waiting {
             answers.push(match one {

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::hash::Hash;
 
-use counterfoil_pg::{Error, Scope, TenantId, Tx};
+use counterfoil_pg::{Error, Scope, TenantId, Tid, Tx};
 use jiff::Timestamp;
 
 /// The order in which rows are locked everywhere: (class, tenant, row key).
@@ -45,6 +45,8 @@ pub enum Wait {
 pub struct Changes<'a, T: Table> {
     /// Rows that were there and changed: write the columns that can change.
     pub update: Vec<(TenantId, &'a T::Key, &'a T::Row)>,
+    /// Where the rows of `update` lie, one for one: this transaction has them locked.
+    pub places: Vec<Tid>,
     /// Rows made by this transaction and now created: write every column.
     pub fill: Vec<(TenantId, &'a T::Key, &'a T::Row)>,
     /// Rows with an id of our own that nobody else can know: insert plainly.
@@ -77,20 +79,22 @@ pub trait Table: Send + Sync + Sized + 'static {
         std::future::ready(Ok(Vec::new()))
     }
 
-    /// Locks the rows that exist, in key order, `FOR NO KEY UPDATE`, and returns those it locked.
-    /// Nothing but locking happens in this statement: what it would read is older than the lock.
+    /// Locks the rows that exist, in key order, `FOR NO KEY UPDATE`, and returns those it locked,
+    /// with the place (`ctid`) of each. Nothing but locking happens in this statement: what it would
+    /// read is older than the lock.
     fn lock(
         scope: &Scope,
         tx: &Tx,
         keys: &[(TenantId, Self::Key)],
         wait: Wait,
-    ) -> impl Future<Output = Result<Vec<(TenantId, Self::Key)>, Error>> + Send;
+    ) -> impl Future<Output = Result<Vec<(TenantId, Self::Key, Tid)>, Error>> + Send;
 
-    /// Loads the rows that exist, as of `now` (the database's clock, read after locking).
+    /// Loads the rows that exist, as of `now` (the database's clock, read after locking). A row that
+    /// this transaction has locked comes with its place, which is the cheaper way to find it.
     fn load(
         scope: &Scope,
         tx: &Tx,
-        keys: &[(TenantId, Self::Key)],
+        keys: &[(TenantId, Self::Key, Option<Tid>)],
         now: Timestamp,
     ) -> impl Future<Output = Result<Vec<(TenantId, Self::Key, Self::Row)>, Error>> + Send;
 

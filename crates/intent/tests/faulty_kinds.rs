@@ -46,6 +46,26 @@ like_count!(Unforeseen, "faulty.unforeseen", |books, body, _, _| {
     Outcome::Accepted(Reply::new())
 });
 
+/// Panics before it can even say what it needs.
+pub struct NeedsPanics;
+
+impl Kind for NeedsPanics {
+    const NAME: &'static str = "faulty.needs_panics";
+    type Body = CountBody;
+    fn parse(raw: &RawValue) -> Result<CountBody, Invalid> {
+        Count::parse(raw)
+    }
+    fn fields(body: &CountBody, fields: &mut Fields) {
+        Count::fields(body, fields);
+    }
+    fn needs(_: &CountBody, _: &Refs, _: &mut Needs<'_>) {
+        panic!("as it was made to");
+    }
+    fn apply(_: &mut Books, _: &CountBody, _: &Refs, _: &mut Context) -> Outcome {
+        unreachable!("it never gets here")
+    }
+}
+
 pub fn register(kinds: &mut Kinds) {
-    kinds.kind::<Panics>().kind::<Unforeseen>();
+    kinds.kind::<Panics>().kind::<Unforeseen>().kind::<NeedsPanics>();
 }

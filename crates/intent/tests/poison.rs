@@ -51,6 +51,11 @@ async fn a_kind_that_panics_fails_alone_and_can_be_sent_again() {
 }
 
 #[tokio::test]
+async fn a_kind_that_panics_over_its_needs_is_found_by_bisection_and_the_lane_lives() {
+    among_two_thousand("faulty.needs_panics").await;
+}
+
+#[tokio::test]
 async fn a_constraint_nobody_foresaw_fails_one_intent_alone_and_it_can_be_sent_again() {
     among_two_thousand("faulty.unforeseen").await;
 }

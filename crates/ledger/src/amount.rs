@@ -72,7 +72,11 @@ impl Decimal {
         }
         let whole = whole.trim_start_matches('0');
         let fraction = fraction.trim_end_matches('0');
-        let significant = if whole.is_empty() { fraction.trim_start_matches('0').len() } else { whole.len() + fraction.len() };
+        let significant = if whole.is_empty() {
+            fraction.trim_start_matches('0').len()
+        } else {
+            whole.len() + fraction.len()
+        };
         if significant > MAX_DIGITS || fraction.len() > usize::from(MAX_SCALE) {
             return Err(NoAmount::TooLong);
         }
@@ -81,7 +85,10 @@ impl Decimal {
             mantissa = mantissa * 10 + i128::from(digit - b'0');
         }
         let scale = u8::try_from(fraction.len()).expect("at most 18 decimals");
-        Ok(Self { mantissa: if negative { -mantissa } else { mantissa }, scale })
+        Ok(Self {
+            mantissa: if negative { -mantissa } else { mantissa },
+            scale,
+        })
     }
 
     #[must_use]
@@ -97,7 +104,10 @@ impl Decimal {
     /// The number with the other sign.
     #[must_use]
     pub fn negated(self) -> Self {
-        Self { mantissa: -self.mantissa, scale: self.scale }
+        Self {
+            mantissa: -self.mantissa,
+            scale: self.scale,
+        }
     }
 
     /// The number in the smallest unit of an asset of `scale`.
@@ -105,7 +115,11 @@ impl Decimal {
         let missing = scale.checked_sub(self.scale).ok_or(Misfit::TooFine)?;
         let factor = 10_i128.checked_pow(missing.into()).ok_or(Misfit::TooLarge)?;
         let minor = self.mantissa.checked_mul(factor).ok_or(Misfit::TooLarge)?;
-        if minor.unsigned_abs() > MAX.unsigned_abs() { Err(Misfit::TooLarge) } else { Ok(minor) }
+        if minor.unsigned_abs() > MAX.unsigned_abs() {
+            Err(Misfit::TooLarge)
+        } else {
+            Ok(minor)
+        }
     }
 
     /// The part before the point rounded down, and the rest in units of 10^-18.
@@ -203,7 +217,11 @@ pub(crate) fn any(text: &str, field: &str) -> Result<Decimal, Invalid> {
 pub(crate) fn non_zero(text: &str, field: &str) -> Result<Decimal, Invalid> {
     let amount = any(text, field)?;
     if amount.is_zero() {
-        return Err(Invalid::new(codes::AMOUNT_ZERO, field, "the amount is zero; send one that moves something"));
+        return Err(Invalid::new(
+            codes::AMOUNT_ZERO,
+            field,
+            "the amount is zero; send one that moves something",
+        ));
     }
     Ok(amount)
 }
@@ -253,7 +271,10 @@ pub(crate) fn minors<const N: usize>(
     let mut out = [None; N];
     let mut refused: Option<Refusal> = None;
     for ((amount, field), out) in amounts.iter().zip(fields).zip(&mut out) {
-        match amount.map(|amount| minor(amount, scale, asset, || field.into())).transpose() {
+        match amount
+            .map(|amount| minor(amount, scale, asset, || field.into()))
+            .transpose()
+        {
             Ok(minor) => *out = minor,
             Err(refusal) if refusal.code == codes::AMOUNT_TOO_FINE => return Err(refusal),
             Err(refusal) => refused = refused.or(Some(refusal)),
@@ -274,8 +295,30 @@ mod tests {
     #[test]
     fn what_is_no_amount_is_refused() {
         for text in [
-            "", "-", ".", "-.", "1e3", "1E3", "1_000", "1,000", ".5", "5.", "-.5", "+1", "--1", "NaN", "inf", "0x10", " 1", "1 ",
-            "1.2.3", "1.-2", "١", "1\0", "-\u{2212}1", "½",
+            "",
+            "-",
+            ".",
+            "-.",
+            "1e3",
+            "1E3",
+            "1_000",
+            "1,000",
+            ".5",
+            "5.",
+            "-.5",
+            "+1",
+            "--1",
+            "NaN",
+            "inf",
+            "0x10",
+            " 1",
+            "1 ",
+            "1.2.3",
+            "1.-2",
+            "١",
+            "1\0",
+            "-\u{2212}1",
+            "½",
         ] {
             assert_eq!(Decimal::parse(text), Err(NoAmount::Grammar), "{text:?}");
         }
@@ -288,7 +331,10 @@ mod tests {
         assert_eq!(parse(&format!("-{nines}")).to_minor(0), Ok(-MAX));
         assert_eq!(Decimal::parse(&format!("1{}", "0".repeat(38))), Err(NoAmount::TooLong));
         assert_eq!(Decimal::parse(&format!("1{}", "0".repeat(40))), Err(NoAmount::TooLong));
-        assert_eq!(Decimal::parse(&format!("0.{}1", "0".repeat(18))), Err(NoAmount::TooLong));
+        assert_eq!(
+            Decimal::parse(&format!("0.{}1", "0".repeat(18))),
+            Err(NoAmount::TooLong)
+        );
         assert_eq!(Decimal::parse(&"0".repeat(100)), Err(NoAmount::TooLong));
         assert_eq!(parse(&format!("1.{}", "0".repeat(30))), parse("1"));
         assert_eq!(parse(&format!("{}1", "0".repeat(50))), parse("1"));

@@ -96,9 +96,16 @@ impl Kind for NewAsset {
     fn parse(raw: &RawValue) -> Result<Self::Body, Invalid> {
         let json: Json<'_> = Kinds::read(raw)?;
         let code = AssetCode::parse(&json.code, "code")?;
-        let scale = u8::try_from(json.scale).ok().filter(|scale| *scale <= MAX_SCALE).ok_or_else(|| {
-            Invalid::new(codes::SCALE_OUT_OF_RANGE, "scale", "the scale of an asset is 0 to 18 decimals")
-        })?;
+        let scale = u8::try_from(json.scale)
+            .ok()
+            .filter(|scale| *scale <= MAX_SCALE)
+            .ok_or_else(|| {
+                Invalid::new(
+                    codes::SCALE_OUT_OF_RANGE,
+                    "scale",
+                    "the scale of an asset is 0 to 18 decimals",
+                )
+            })?;
         Ok(NewAssetBody { code, scale })
     }
 
@@ -113,10 +120,19 @@ impl Kind for NewAsset {
 
     fn apply(books: &mut Books, body: &Self::Body, _: &Refs, context: &mut Context) -> Outcome {
         if let Some(asset) = books.get::<Assets>(&body.code) {
-            let message = format!("the asset {} is there already, with {} decimals", body.code, asset.scale);
+            let message = format!(
+                "the asset {} is there already, with {} decimals",
+                body.code, asset.scale
+            );
             return Refusal::new(codes::ASSET_EXISTS, "code", message).into();
         }
-        books.create::<Assets>(body.code, Asset { scale: body.scale, recorded_at: context.now() });
+        books.create::<Assets>(
+            body.code,
+            Asset {
+                scale: body.scale,
+                recorded_at: context.now(),
+            },
+        );
         Outcome::Accepted(Reply::new().text("asset", body.code.as_str()))
     }
 }

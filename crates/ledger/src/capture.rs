@@ -65,11 +65,25 @@ impl Kind for Capture {
         let json: Json<'_> = Kinds::read(raw)?;
         let hold = name::HOLD.parse(json.hold.as_deref(), json.hold_key.as_deref())?;
         let to = AccountCode::parse(&json.to, "to")?;
-        let amount = json.amount.map(|amount| amount::positive(&amount, "amount")).transpose()?;
-        let effective_at = json.effective_at.map(|at| time::time(&at, "effective_at")).transpose()?;
+        let amount = json
+            .amount
+            .map(|amount| amount::positive(&amount, "amount"))
+            .transpose()?;
+        let effective_at = json
+            .effective_at
+            .map(|at| time::time(&at, "effective_at"))
+            .transpose()?;
         let description = text::text(json.description.as_deref(), "description")?;
         let metadata = text::metadata(json.metadata, "metadata")?;
-        Ok(CaptureBody { hold, to, amount, last: json.last, effective_at, description, metadata })
+        Ok(CaptureBody {
+            hold,
+            to,
+            amount,
+            last: json.last,
+            effective_at,
+            description,
+            metadata,
+        })
     }
 
     fn fields(body: &Self::Body, fields: &mut Fields) {
@@ -79,7 +93,12 @@ impl Kind for Capture {
         fields.optional("amount", amount.as_deref().map(str::as_bytes));
         // Without an amount nothing is left to go back, whether it was said or not.
         fields.field("final", &[u8::from(body.last && body.amount.is_some())]);
-        about_fields(body.effective_at, body.description.as_deref(), body.metadata.as_deref(), fields);
+        about_fields(
+            body.effective_at,
+            body.description.as_deref(),
+            body.metadata.as_deref(),
+            fields,
+        );
     }
 
     fn refs(body: &Self::Body, asks: &mut Asks) {
@@ -96,12 +115,7 @@ impl Kind for Capture {
     }
 }
 
-fn capture(
-    books: &mut Books,
-    body: &CaptureBody,
-    refs: &Refs,
-    context: &mut Context,
-) -> Result<Reply, Refusal> {
+fn capture(books: &mut Books, body: &CaptureBody, refs: &Refs, context: &mut Context) -> Result<Reply, Refusal> {
     let (id, mut row) = hold::live(books, refs, context, &body.hold)?;
     if row.account == body.to.id() {
         let message = "the hold is on that account itself; release it instead";
@@ -131,8 +145,16 @@ fn capture(
         row.state = HoldState::Captured;
     }
     let legs = [
-        Leg { place: from, amount: -amount, at: At::Hold("amount") },
-        Leg { place: to, amount, at: At::To },
+        Leg {
+            place: from,
+            amount: -amount,
+            at: At::Hold("amount"),
+        },
+        Leg {
+            place: to,
+            amount,
+            at: At::To,
+        },
     ];
     let about = About {
         description: body.description.clone(),
@@ -145,5 +167,8 @@ fn capture(
     let transfer = post(books, context, drafts, &legs, body.effective_at, about)?;
     *books.change::<Holds>(&id).expect("it was read above") = row;
     // Not called `hold`: that field of a result names what the intent made.
-    Ok(Reply::new().id("transfer", transfer).text("captured", &render(amount, scale)).text("left", &render(left, scale)))
+    Ok(Reply::new()
+        .id("transfer", transfer)
+        .text("captured", &render(amount, scale))
+        .text("left", &render(left, scale)))
 }

@@ -34,7 +34,9 @@ impl Kind for Close {
 
     fn parse(raw: &RawValue) -> Result<Self::Body, Invalid> {
         let json: Json<'_> = Kinds::read(raw)?;
-        Ok(CloseBody { account: AccountCode::parse(&json.account, "account")? })
+        Ok(CloseBody {
+            account: AccountCode::parse(&json.account, "account")?,
+        })
     }
 
     fn fields(body: &Self::Body, fields: &mut Fields) {
@@ -55,7 +57,11 @@ impl Kind for Close {
             let balance = &draft.before;
             if balance.posted != 0 {
                 let posted = render(balance.posted, balance.scale);
-                let message = format!("{} has {posted} {} posted; move it away first", draft.name(), balance.asset);
+                let message = format!(
+                    "{} has {posted} {} posted; move it away first",
+                    draft.name(),
+                    balance.asset
+                );
                 return Err(Refusal::new(codes::ACCOUNT_NOT_EMPTY, "account", message));
             }
             // Holds that have expired hold nothing back; the worker takes them out of a closed

@@ -73,7 +73,11 @@ impl Draft<'_> {
 
     /// Adds to what is posted: one entry. Tells the version of it and the balance after it.
     pub(crate) fn post(&mut self, amount: i128, at: At) -> Result<(i64, i128), Refusal> {
-        let sum = self.after.posted.checked_add(amount).filter(|sum| sum.unsigned_abs() <= amount::MAX.unsigned_abs());
+        let sum = self
+            .after
+            .posted
+            .checked_add(amount)
+            .filter(|sum| sum.unsigned_abs() <= amount::MAX.unsigned_abs());
         let Some(posted) = sum else {
             let message = format!("the balance of {} would have more than 38 digits", self.name());
             return Err(Refusal::new(codes::BALANCE_OVERFLOW, at.amount(), message));
@@ -92,7 +96,9 @@ pub(crate) struct Drafts<'a> {
 
 impl<'a> Drafts<'a> {
     pub(crate) fn with_capacity(accounts: usize) -> Self {
-        Self { drafts: Vec::with_capacity(accounts) }
+        Self {
+            drafts: Vec::with_capacity(accounts),
+        }
     }
 
     /// The place of an account's copy, which is taken when the account first comes up.
@@ -113,7 +119,13 @@ impl<'a> Drafts<'a> {
                 format!("{} has not been opened", at.name(code)),
             ));
         };
-        self.drafts.push(Draft { id, before: *balance, after: *balance, at, code });
+        self.drafts.push(Draft {
+            id,
+            before: *balance,
+            after: *balance,
+            at,
+            code,
+        });
         Ok(self.drafts.len() - 1)
     }
 
@@ -130,8 +142,14 @@ impl<'a> Drafts<'a> {
     }
 
     pub(crate) fn refuse_closed(&self) -> Result<(), Refusal> {
-        let Some(draft) = self.drafts.iter().find(|draft| draft.before.closed_at.is_some()) else { return Ok(()) };
-        Err(Refusal::new(codes::ACCOUNT_CLOSED, draft.at.account(), format!("{} is closed", draft.name())))
+        let Some(draft) = self.drafts.iter().find(|draft| draft.before.closed_at.is_some()) else {
+            return Ok(());
+        };
+        Err(Refusal::new(
+            codes::ACCOUNT_CLOSED,
+            draft.at.account(),
+            format!("{} is closed", draft.name()),
+        ))
     }
 
     /// The limits, for the intent as a whole: what is under its floor or over its ceiling may move
@@ -170,7 +188,9 @@ impl<'a> Drafts<'a> {
 
     /// The time of what happens: the clock, but never before what happened to one of the accounts.
     pub(crate) fn time(&self, now: Timestamp) -> Timestamp {
-        self.drafts.iter().fold(now, |time, draft| time.max(draft.before.as_of).max(draft.before.changed_at))
+        self.drafts
+            .iter()
+            .fold(now, |time, draft| time.max(draft.before.changed_at))
     }
 
     /// Writes the copies back.
@@ -178,7 +198,10 @@ impl<'a> Drafts<'a> {
         for draft in self.drafts {
             if draft.after != draft.before {
                 let row = books.change::<Balances>(&draft.id).expect("a copy was taken of it");
-                *row = Balance { changed_at: time, ..draft.after };
+                *row = Balance {
+                    changed_at: time,
+                    ..draft.after
+                };
             }
         }
     }

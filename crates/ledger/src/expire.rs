@@ -34,7 +34,11 @@ pub fn key(hold: Uuid, pass: Timestamp) -> Key {
 
 /// What an internal kind says to a body that was sent.
 pub(crate) fn internal() -> Invalid {
-    Invalid::new(codes::KIND_INTERNAL, "", "intents of this kind are made by Counterfoil itself")
+    Invalid::new(
+        codes::KIND_INTERNAL,
+        "",
+        "intents of this kind are made by Counterfoil itself",
+    )
 }
 
 impl Kind for Expire {

@@ -3,7 +3,9 @@
 
 use std::borrow::Cow;
 
-use counterfoil_intent::{Books, Context, Fields, Invalid, Kind, Kinds, Mode, Name, Needs, Outcome, Refs, Refusal, Reply};
+use counterfoil_intent::{
+    Books, Context, Fields, Invalid, Kind, Kinds, Mode, Name, Needs, Outcome, Refs, Refusal, Reply,
+};
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -46,7 +48,9 @@ impl HoldState {
     /// Reads what [`Self::as_str`] wrote.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        [Self::Active, Self::Captured, Self::Released, Self::Expired].into_iter().find(|state| state.as_str() == text)
+        [Self::Active, Self::Captured, Self::Released, Self::Expired]
+            .into_iter()
+            .find(|state| state.as_str() == text)
     }
 }
 
@@ -126,7 +130,12 @@ impl Kind for Hold {
             }
         };
         let note = text::text(json.note.as_deref(), "note")?;
-        Ok(HoldBody { account, amount, expiry, note })
+        Ok(HoldBody {
+            account,
+            amount,
+            expiry,
+            note,
+        })
     }
 
     fn fields(body: &Self::Body, fields: &mut Fields) {
@@ -165,7 +174,11 @@ impl Kind for Hold {
                 let message = format!("the hold would expire at or before {time}, when it is recorded");
                 return Err(Refusal::new(codes::EXPIRY_PASSED, "expires_at", message));
             }
-            let held = draft.before.held.checked_add(amount).filter(|held| *held <= amount::MAX);
+            let held = draft
+                .before
+                .held
+                .checked_add(amount)
+                .filter(|held| *held <= amount::MAX);
             let Some(held) = held else {
                 let message = format!("the holds on {} would have more than 38 digits", draft.name());
                 return Err(Refusal::new(codes::BALANCE_OVERFLOW, "amount", message));
@@ -208,12 +221,7 @@ pub(crate) fn needs(hold: &Name, refs: &Refs, needs: &mut Needs<'_>) {
 }
 
 /// A hold that is named, if it still holds anything.
-pub(crate) fn live(
-    books: &Books,
-    refs: &Refs,
-    context: &Context,
-    name: &Name,
-) -> Result<(Uuid, HoldRow), Refusal> {
+pub(crate) fn live(books: &Books, refs: &Refs, context: &Context, name: &Name) -> Result<(Uuid, HoldRow), Refusal> {
     let field = name::HOLD.field(name);
     let refuse = |code: &'static str, message: &'static str| Err(Refusal::new(code, field, message));
     let Some(id) = context.resolve::<HoldAccount>(refs, name) else {

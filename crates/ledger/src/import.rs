@@ -102,12 +102,17 @@ where
     W: Write,
 {
     let scales = scales(Rows::new(&mut input)?, &mut progress)?;
-    let length = input.seek(SeekFrom::End(0)).and_then(|length| input.rewind().map(|()| length));
+    let length = input
+        .seek(SeekFrom::End(0))
+        .and_then(|length| input.rewind().map(|()| length));
     let length = length.map_err(|error| Error::Read(error.into()))?;
     let mut rows = Rows::new(&mut input)?;
     let mut run = Run {
         sink,
-        errors: Errors { open: errors, file: None },
+        errors: Errors {
+            open: errors,
+            file: None,
+        },
         scales,
         assets: HashSet::new(),
         accounts: HashSet::new(),
@@ -126,7 +131,10 @@ where
         }
         if batch.len() >= BATCH || last {
             run.send(std::mem::take(&mut batch)).await?;
-            progress(Progress { bytes: length + rows.bytes(), counts: run.counts });
+            progress(Progress {
+                bytes: length + rows.bytes(),
+                counts: run.counts,
+            });
         }
         if last {
             run.errors.flush()?;
@@ -142,10 +150,15 @@ fn scales<R: Read>(mut rows: Rows<R>, progress: &mut impl FnMut(Progress)) -> Re
     while let Some((asset, amount)) = rows.next_amount()? {
         seen += 1;
         if seen.is_multiple_of(10_000) {
-            progress(Progress { bytes: rows.bytes(), counts: Counts::default() });
+            progress(Progress {
+                bytes: rows.bytes(),
+                counts: Counts::default(),
+            });
         }
         // What is no amount goes to the error file later, and says nothing here.
-        let (Some(asset), Ok(_)) = (AssetCode::new(&asset), Decimal::parse(&amount)) else { continue };
+        let (Some(asset), Ok(_)) = (AssetCode::new(&asset), Decimal::parse(&amount)) else {
+            continue;
+        };
         let decimals = amount.split_once('.').map_or(0, |(_, fraction)| fraction.len());
         let decimals = u8::try_from(decimals).unwrap_or(u8::MAX).min(crate::MAX_SCALE);
         let scale = scales.entry(asset).or_insert(0);
@@ -174,7 +187,13 @@ impl<S: Sink, F: FnMut() -> std::io::Result<W>, W: Write> Run<S, F, W> {
             match verdict {
                 Verdict::Done => self.counts.imported += 1,
                 Verdict::Known => self.counts.known += 1,
-                Verdict::Refused { code, message } => self.fail(group, &Trouble { code: code.into(), message })?,
+                Verdict::Refused { code, message } => self.fail(
+                    group,
+                    &Trouble {
+                        code: code.into(),
+                        message,
+                    },
+                )?,
             }
         }
         Ok(())
@@ -194,7 +213,12 @@ impl<S: Sink, F: FnMut() -> std::io::Result<W>, W: Write> Run<S, F, W> {
                 accounts.push(Effect::Open(open(account, asset)));
             }
         }
-        let made = |verdicts: Vec<Verdict>| verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Done)).count();
+        let made = |verdicts: Vec<Verdict>| {
+            verdicts
+                .iter()
+                .filter(|verdict| matches!(verdict, Verdict::Done))
+                .count()
+        };
         // One that is there already may have another scale or asset: then the transfers say so.
         self.counts.assets += made(self.settle(&assets, line).await?) as u64;
         self.counts.accounts += made(self.settle(&accounts, line).await?) as u64;
@@ -205,7 +229,10 @@ impl<S: Sink, F: FnMut() -> std::io::Result<W>, W: Write> Run<S, F, W> {
         if effects.is_empty() {
             return Ok(Vec::new());
         }
-        self.sink.settle(effects).await.map_err(|reason| Error::Stopped { line, reason })
+        self.sink
+            .settle(effects)
+            .await
+            .map_err(|reason| Error::Stopped { line, reason })
     }
 
     fn fail(&mut self, group: &Group, trouble: &Trouble) -> Result<(), Error> {
@@ -215,7 +242,13 @@ impl<S: Sink, F: FnMut() -> std::io::Result<W>, W: Write> Run<S, F, W> {
 }
 
 fn open(account: &AccountCode, asset: AssetCode) -> OpenBody {
-    OpenBody { account: account.clone(), asset, floor: None, ceiling: None, metadata: None }
+    OpenBody {
+        account: account.clone(),
+        asset,
+        floor: None,
+        ceiling: None,
+        metadata: None,
+    }
 }
 
 /// The error file, made when there is something to write.
@@ -230,13 +263,15 @@ impl<F: FnMut() -> std::io::Result<W>, W: Write> Errors<F, W> {
             let file = (self.open)().map_err(|error| Error::Write(error.into()))?;
             // Rows may have too few or too many columns, and are given back as they are.
             let mut file = csv::WriterBuilder::new().flexible(true).from_writer(file);
-            file.write_record(rows::COLUMNS.iter().chain(&[rows::ERROR])).map_err(Error::Write)?;
+            file.write_record(rows::COLUMNS.iter().chain(&[rows::ERROR]))
+                .map_err(Error::Write)?;
             self.file = Some(file);
         }
         let file = self.file.as_mut().expect("it was just made");
         let told = trouble.to_string();
         for row in group.rows() {
-            file.write_record(row.iter().chain([told.as_bytes()])).map_err(Error::Write)?;
+            file.write_record(row.iter().chain([told.as_bytes()]))
+                .map_err(Error::Write)?;
         }
         Ok(())
     }
@@ -254,5 +289,8 @@ const MOST_ROWS: usize = *transfer::LEGS.end();
 
 /// What a row is refused with that never was a transfer.
 fn row_invalid(message: String) -> Trouble {
-    Trouble { code: codes::ROW_INVALID.into(), message }
+    Trouble {
+        code: codes::ROW_INVALID.into(),
+        message,
+    }
 }

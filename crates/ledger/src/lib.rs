@@ -51,8 +51,8 @@ pub use release::{Release, ReleaseBody};
 pub use reverse::{Reverse, ReverseBody};
 pub use source::{Import, ImportBody, Source};
 pub use store::ALL as STATEMENTS;
-pub use store::{check, read};
 pub use store::{Accounts, Assets, Balances, Entries, HoldAccount, Holds, Sources, TransferAccounts, Transfers};
+pub use store::{check, read};
 pub use transfer::{Transfer, TransferBody};
 
 /// Migrations of this crate, in order.

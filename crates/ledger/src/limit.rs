@@ -57,7 +57,11 @@ impl Kind for Limit {
         }
         let text = |limit: &Option<Option<String>>| limit.clone().flatten();
         let (floor, ceiling) = limits(text(&json.floor).as_deref(), text(&json.ceiling).as_deref())?;
-        Ok(LimitBody { account, floor: json.floor.map(|_| floor), ceiling: json.ceiling.map(|_| ceiling) })
+        Ok(LimitBody {
+            account,
+            floor: json.floor.map(|_| floor),
+            ceiling: json.ceiling.map(|_| ceiling),
+        })
     }
 
     fn fields(body: &Self::Body, fields: &mut Fields) {
@@ -92,7 +96,10 @@ impl Kind for Limit {
             let after = &draft.after;
             if body.floor.is_some() && after.is_under_floor() {
                 let available = render(after.available(), scale);
-                let message = format!("{} has {available} {asset} available, less than that floor", draft.name());
+                let message = format!(
+                    "{} has {available} {asset} available, less than that floor",
+                    draft.name()
+                );
                 return Err(Refusal::new(codes::LIMIT_VIOLATED, "floor", message));
             }
             if body.ceiling.is_some() && after.is_over_ceiling() {

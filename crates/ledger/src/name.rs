@@ -12,8 +12,14 @@ pub(crate) struct Noun {
     pub(crate) key: &'static str,
 }
 
-pub(crate) const HOLD: Noun = Noun { id: "hold", key: "hold_key" };
-pub(crate) const TRANSFER: Noun = Noun { id: "transfer", key: "transfer_key" };
+pub(crate) const HOLD: Noun = Noun {
+    id: "hold",
+    key: "hold_key",
+};
+pub(crate) const TRANSFER: Noun = Noun {
+    id: "transfer",
+    key: "transfer_key",
+};
 
 impl Noun {
     pub(crate) fn parse(self, id: Option<&str>, key: Option<&str>) -> Result<Name, Invalid> {
@@ -22,12 +28,19 @@ impl Noun {
                 // One spelling only, as everywhere an id is written.
                 let hyphenated = if id.len() == 36 { Uuid::try_parse(id).ok() } else { None };
                 hyphenated.map(Name::Id).ok_or_else(|| {
-                    Invalid::new(codes::ID_INVALID, self.id, "an id is a UUID with hyphens, as it stands in a result")
+                    Invalid::new(
+                        codes::ID_INVALID,
+                        self.id,
+                        "an id is a UUID with hyphens, as it stands in a result",
+                    )
                 })
             }
             (None, Some(key)) => match Key::parse(key) {
                 Ok(key) => Ok(Name::Key(key)),
-                Err(invalid) => Err(Invalid { field: self.key.to_owned(), ..invalid }),
+                Err(invalid) => Err(Invalid {
+                    field: self.key.to_owned(),
+                    ..invalid
+                }),
             },
             _ => {
                 let (id, key) = (self.id, self.key);

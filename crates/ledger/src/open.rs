@@ -76,7 +76,13 @@ impl Kind for Open {
             return Err(excludes("ceiling", ceiling));
         }
         let metadata = text::metadata(json.metadata, "metadata")?;
-        Ok(OpenBody { account, asset, floor, ceiling, metadata })
+        Ok(OpenBody {
+            account,
+            asset,
+            floor,
+            ceiling,
+            metadata,
+        })
     }
 
     fn fields(body: &Self::Body, fields: &mut Fields) {

@@ -77,7 +77,11 @@ pub(crate) fn post(
     for leg in legs {
         let draft = drafts.at_mut(leg.place);
         let (version, posted) = draft.post(leg.amount, leg.at)?;
-        lines.push(Line { account: draft.id, version, amount: leg.amount });
+        lines.push(Line {
+            account: draft.id,
+            version,
+            amount: leg.amount,
+        });
         balances.push(posted);
     }
     drafts.check_limits()?;
@@ -86,10 +90,28 @@ pub(crate) fn post(
     let transfer = context.new_id();
     drafts.write(books, recorded_at);
     for (line, posted) in lines.iter().zip(balances) {
-        let Line { account, version, amount } = *line;
-        books.append::<Entries>(Entry { account, version, transfer, amount, posted, recorded_at, effective_at });
+        let Line {
+            account,
+            version,
+            amount,
+        } = *line;
+        books.append::<Entries>(Entry {
+            account,
+            version,
+            transfer,
+            amount,
+            posted,
+            recorded_at,
+            effective_at,
+        });
     }
-    let row = TransferRow { lines: lines.into(), about, recorded_at, effective_at, reversed_by: None };
+    let row = TransferRow {
+        lines: lines.into(),
+        about,
+        recorded_at,
+        effective_at,
+        reversed_by: None,
+    };
     books.create::<Transfers>(transfer, row);
     Ok(transfer)
 }

@@ -36,7 +36,9 @@ impl Kind for Release {
 
     fn parse(raw: &RawValue) -> Result<Self::Body, Invalid> {
         let json: Json<'_> = Kinds::read(raw)?;
-        Ok(ReleaseBody { hold: name::HOLD.parse(json.hold.as_deref(), json.hold_key.as_deref())? })
+        Ok(ReleaseBody {
+            hold: name::HOLD.parse(json.hold.as_deref(), json.hold_key.as_deref())?,
+        })
     }
 
     fn fields(body: &Self::Body, fields: &mut Fields) {

@@ -50,15 +50,28 @@ impl Kind for Reverse {
     fn parse(raw: &RawValue) -> Result<Self::Body, Invalid> {
         let json: Json<'_> = Kinds::read(raw)?;
         let transfer = name::TRANSFER.parse(json.transfer.as_deref(), json.transfer_key.as_deref())?;
-        let effective_at = json.effective_at.map(|at| time::time(&at, "effective_at")).transpose()?;
+        let effective_at = json
+            .effective_at
+            .map(|at| time::time(&at, "effective_at"))
+            .transpose()?;
         let description = text::text(json.description.as_deref(), "description")?;
         let metadata = text::metadata(json.metadata, "metadata")?;
-        Ok(ReverseBody { transfer, effective_at, description, metadata })
+        Ok(ReverseBody {
+            transfer,
+            effective_at,
+            description,
+            metadata,
+        })
     }
 
     fn fields(body: &Self::Body, fields: &mut Fields) {
         name::TRANSFER.fields(&body.transfer, fields);
-        about_fields(body.effective_at, body.description.as_deref(), body.metadata.as_deref(), fields);
+        about_fields(
+            body.effective_at,
+            body.description.as_deref(),
+            body.metadata.as_deref(),
+            fields,
+        );
     }
 
     fn refs(body: &Self::Body, asks: &mut Asks) {
@@ -82,7 +95,11 @@ impl Kind for Reverse {
             let known = context.resolve::<TransferAccounts>(refs, &body.transfer);
             let found = known.and_then(|id| Some((id, books.get::<Transfers>(&id)?)));
             let Some((id, row)) = found else {
-                return Err(Refusal::new(codes::TRANSFER_UNKNOWN, field, "there is no such transfer"));
+                return Err(Refusal::new(
+                    codes::TRANSFER_UNKNOWN,
+                    field,
+                    "there is no such transfer",
+                ));
             };
             if row.about.reverses.is_some() {
                 let message = "the transfer is a reversal itself; send the transfer that is wanted instead";
@@ -97,7 +114,11 @@ impl Kind for Reverse {
             let mut legs = Vec::with_capacity(row.lines.len());
             for line in &row.lines {
                 let place = drafts.take(books, line.account, None, at)?;
-                legs.push(Leg { place, amount: -line.amount, at });
+                legs.push(Leg {
+                    place,
+                    amount: -line.amount,
+                    at,
+                });
             }
             drafts.refuse_closed()?;
             let about = About {

@@ -57,7 +57,10 @@ impl ImportBody {
     ) -> Result<Self, Invalid> {
         count(legs.len(), "")?;
         let assets: Vec<_> = legs.iter().map(|(_, asset, _)| *asset).collect();
-        let legs: Vec<_> = legs.into_iter().map(|(account, _, amount)| BodyLeg { account, amount }).collect();
+        let legs: Vec<_> = legs
+            .into_iter()
+            .map(|(account, _, amount)| BodyLeg { account, amount })
+            .collect();
         balanced(&legs, "")?;
         let mut normal = Vec::new();
         push(&mut normal, &crate::time::bytes(effective_at));
@@ -65,15 +68,26 @@ impl ImportBody {
         push(&mut normal, &leg_bytes(&legs));
         push(&mut normal, &asset_bytes(&assets));
         let hash = Sha256::digest(&normal).into();
-        Ok(Self { source: source.into(), legs, assets, effective_at, description, hash })
+        Ok(Self {
+            source: source.into(),
+            legs,
+            assets,
+            effective_at,
+            description,
+            hash,
+        })
     }
 
     /// The accounts it touches, with the assets they should be in.
     pub(crate) fn accounts(&self) -> impl Iterator<Item = (&AccountCode, AssetCode)> {
-        self.legs.iter().map(|leg| &leg.account).zip(self.assets.iter().copied())
+        self.legs
+            .iter()
+            .map(|leg| &leg.account)
+            .zip(self.assets.iter().copied())
     }
 
-    pub(crate) fn source(&self) -> &str {
+    #[must_use]
+    pub fn source(&self) -> &str {
         &self.source
     }
 }
@@ -135,9 +149,16 @@ impl Kind for Import {
                 }
             }
             let legs = to_legs(&drafts, &body.legs, &places, At::Leg)?;
-            let about = About { description: body.description.clone(), ..About::default() };
+            let about = About {
+                description: body.description.clone(),
+                ..About::default()
+            };
             let transfer = post(books, context, drafts, &legs, Some(body.effective_at), about)?;
-            let source = Source { transfer, hash: body.hash, recorded_at: context.now() };
+            let source = Source {
+                transfer,
+                hash: body.hash,
+                recorded_at: context.now(),
+            };
             books.create::<Sources>(body.source.clone(), source);
             Ok(Reply::new().id("transfer", transfer))
         })

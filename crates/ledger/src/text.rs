@@ -13,7 +13,9 @@ pub const MAX_METADATA: usize = 16 * 1024;
 
 /// Reads a description or note. Empty is absent.
 pub(crate) fn text(text: Option<&str>, field: &str) -> Result<Option<Box<str>>, Invalid> {
-    let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(None) };
+    let Some(text) = text.filter(|text| !text.is_empty()) else {
+        return Ok(None);
+    };
     if text.contains('\0') {
         return Err(nul(field));
     }
@@ -28,7 +30,11 @@ pub(crate) fn text(text: Option<&str>, field: &str) -> Result<Option<Box<str>>, 
 }
 
 fn nul(field: &str) -> Invalid {
-    Invalid::new(codes::TEXT_NUL, field, "the text contains the character U+0000, which cannot be stored")
+    Invalid::new(
+        codes::TEXT_NUL,
+        field,
+        "the text contains the character U+0000, which cannot be stored",
+    )
 }
 
 /// Reads metadata into its normal form: keys sorted, no white space. An empty object is absent.
@@ -56,7 +62,9 @@ pub(crate) fn metadata(raw: Option<&RawValue>, field: &str) -> Result<Option<Box
         return Err(nul(field));
     }
     if let Some(number) = numbers(raw.get()).find(|number| !is_exact(number)) {
-        return Err(invalid(format!("the number {number:.60} cannot be kept exactly; write it as a string")));
+        return Err(invalid(format!(
+            "the number {number:.60} cannot be kept exactly; write it as a string"
+        )));
     }
     value.sort_all_objects();
     Ok(Some(value.to_string().into()))
@@ -66,7 +74,9 @@ fn has_nul(value: &Value) -> bool {
     match value {
         Value::String(text) => text.contains('\0'),
         Value::Array(items) => items.iter().any(has_nul),
-        Value::Object(members) => members.iter().any(|(name, value)| name.contains('\0') || has_nul(value)),
+        Value::Object(members) => members
+            .iter()
+            .any(|(name, value)| name.contains('\0') || has_nul(value)),
         Value::Null | Value::Bool(_) | Value::Number(_) => false,
     }
 }
@@ -82,7 +92,9 @@ fn numbers(json: &str) -> impl Iterator<Item = &str> {
                 rest = after_string(rest);
                 continue;
             }
-            let end = rest.find(|c: char| !matches!(c, '0'..='9' | '+' | '-' | '.' | 'e' | 'E')).unwrap_or(rest.len());
+            let end = rest
+                .find(|c: char| !matches!(c, '0'..='9' | '+' | '-' | '.' | 'e' | 'E'))
+                .unwrap_or(rest.len());
             let (number, tail) = rest.split_at(end);
             rest = tail;
             return Some(number);
@@ -125,8 +137,15 @@ fn parts(number: &str) -> Option<(bool, String, i64)> {
         return Some((false, String::new(), 0));
     }
     let dropped = i64::try_from(digits.len() - kept.len()).ok()?;
-    let exponent = exponent.parse::<i64>().ok()?.checked_sub(i64::try_from(fraction.len()).ok()?)?;
-    Some((negative, kept.trim_start_matches('0').to_owned(), exponent.checked_add(dropped)?))
+    let exponent = exponent
+        .parse::<i64>()
+        .ok()?
+        .checked_sub(i64::try_from(fraction.len()).ok()?)?;
+    Some((
+        negative,
+        kept.trim_start_matches('0').to_owned(),
+        exponent.checked_add(dropped)?,
+    ))
 }
 
 #[cfg(test)]
@@ -140,16 +159,35 @@ mod tests {
 
     #[test]
     fn metadata_in_another_order_or_spacing_is_the_same() {
-        assert_eq!(read(r#"{"b":1, "a":{"d":[], "c":0.10}}"#), read(r#"{"a":{"c":0.1,"d":[]},"b":1}"#));
+        assert_eq!(
+            read(r#"{"b":1, "a":{"d":[], "c":0.10}}"#),
+            read(r#"{"a":{"c":0.1,"d":[]},"b":1}"#)
+        );
         assert_eq!(read("{}"), Ok(None));
     }
 
     #[test]
     fn numbers_that_would_be_altered_are_refused() {
-        for good in ["1", "-7", "0.1", "1.50", "1e5", "0", "-0.0", "18446744073709551615", "123456.789", "1E-7"] {
+        for good in [
+            "1",
+            "-7",
+            "0.1",
+            "1.50",
+            "1e5",
+            "0",
+            "-0.0",
+            "18446744073709551615",
+            "123456.789",
+            "1E-7",
+        ] {
             assert!(read(&format!(r#"{{"n":{good}}}"#)).is_ok(), "{good}");
         }
-        for bad in ["18446744073709551617", "0.1234567890123456789012", "1e-400", "3.00000000000000000001"] {
+        for bad in [
+            "18446744073709551617",
+            "0.1234567890123456789012",
+            "1e-400",
+            "3.00000000000000000001",
+        ] {
             let json = format!(r#"{{"a":"\"1e99","n":[{bad}]}}"#);
             assert_eq!(read(&json).unwrap_err().code, codes::METADATA_INVALID, "{bad}");
         }
@@ -171,7 +209,10 @@ mod tests {
     fn an_empty_text_is_absent_and_a_long_one_refused() {
         assert_eq!(text(Some(""), "note"), Ok(None));
         assert!(text(Some(&"x".repeat(MAX_TEXT)), "note").is_ok());
-        assert_eq!(text(Some(&"x".repeat(MAX_TEXT + 1)), "note").unwrap_err().code, codes::TEXT_TOO_LONG);
+        assert_eq!(
+            text(Some(&"x".repeat(MAX_TEXT + 1)), "note").unwrap_err().code,
+            codes::TEXT_TOO_LONG
+        );
         let json = format!(r#"{{"a":"{}"}}"#, "x".repeat(MAX_METADATA));
         assert_eq!(read(&json).unwrap_err().code, codes::METADATA_TOO_LARGE);
         assert_eq!(read("[]").unwrap_err().code, codes::METADATA_INVALID);

@@ -12,7 +12,11 @@ const FIRST: Timestamp = Timestamp::constant(-62_135_596_800, 0);
 
 /// Reads `2026-01-31T12:00:00.123456Z` or the same with an offset. Finer digits are cut off.
 pub(crate) fn time(text: &str, field: &str) -> Result<Timestamp, Invalid> {
-    let parsed = if has_shape(text) { text.parse::<Timestamp>().ok() } else { None };
+    let parsed = if has_shape(text) {
+        text.parse::<Timestamp>().ok()
+    } else {
+        None
+    };
     let cut = parsed.and_then(|time| Timestamp::from_microsecond(time.as_microsecond()).ok());
     cut.filter(|time| *time >= FIRST).ok_or_else(|| {
         Invalid::new(
@@ -25,7 +29,9 @@ pub(crate) fn time(text: &str, field: &str) -> Result<Timestamp, Invalid> {
 
 /// jiff reads much more than RFC 3339; one spelling is enough to remember.
 fn has_shape(text: &str) -> bool {
-    let Some((date_time, rest)) = text.as_bytes().split_at_checked(19) else { return false };
+    let Some((date_time, rest)) = text.as_bytes().split_at_checked(19) else {
+        return false;
+    };
     let shape = b"0000-00-00T00:00:00";
     let fits = |given: &u8, want: &u8| match want {
         b'0' => given.is_ascii_digit(),
@@ -56,12 +62,21 @@ fn has_shape(text: &str) -> bool {
 pub(crate) fn date(text: &str) -> Option<Timestamp> {
     let bytes = text.as_bytes();
     let shape = bytes.len() == 10
-        && bytes.iter().enumerate().all(|(i, b)| if matches!(i, 4 | 7) { *b == b'-' } else { b.is_ascii_digit() });
+        && bytes.iter().enumerate().all(|(i, b)| {
+            if matches!(i, 4 | 7) {
+                *b == b'-'
+            } else {
+                b.is_ascii_digit()
+            }
+        });
     if !shape {
         return None;
     }
     let date: Date = text.parse().ok()?;
-    date.to_zoned(TimeZone::UTC).ok().map(|zoned| zoned.timestamp()).filter(|time| *time >= FIRST)
+    date.to_zoned(TimeZone::UTC)
+        .ok()
+        .map(|zoned| zoned.timestamp())
+        .filter(|time| *time >= FIRST)
 }
 
 /// The bytes of a time in the normal form of a body.
@@ -76,7 +91,12 @@ mod tests {
     #[test]
     fn one_moment_in_several_spellings_is_one_time() {
         let noon = time("2026-01-31T12:00:00Z", "t").unwrap();
-        for text in ["2026-01-31t12:00:00z", "2026-01-31T13:30:00+01:30", "2026-01-31T12:00:00.000000Z", "2026-01-31T12:00:00-00:00"] {
+        for text in [
+            "2026-01-31t12:00:00z",
+            "2026-01-31T13:30:00+01:30",
+            "2026-01-31T12:00:00.000000Z",
+            "2026-01-31T12:00:00-00:00",
+        ] {
             assert_eq!(time(text, "t"), Ok(noon), "{text}");
         }
         assert_eq!(time("2026-01-31T12:00:00.0000009Z", "t"), Ok(noon));
@@ -86,19 +106,44 @@ mod tests {
     #[test]
     fn other_spellings_and_other_years_are_refused() {
         for text in [
-            "", "2026-01-31", "2026-01-31 12:00:00Z", "2026-01-31T12:00:00", "2026-01-31T12:00Z", "20260131T120000Z",
-            "2026-02-30T12:00:00Z", "2026-01-31T24:00:00Z", "2026-01-31T12:00:00.Z", "2026-01-31T12:00:00+01",
-            "-000001-01-31T12:00:00Z", "0000-12-31T23:59:59Z", "0001-01-01T00:00:00+01:00", "2026-01-31T12:00:00Z[UTC]",
-            "2026-01-31T12:00:00.0000000001Z", "12:00", "now", "1769860800",
+            "",
+            "2026-01-31",
+            "2026-01-31 12:00:00Z",
+            "2026-01-31T12:00:00",
+            "2026-01-31T12:00Z",
+            "20260131T120000Z",
+            "2026-02-30T12:00:00Z",
+            "2026-01-31T24:00:00Z",
+            "2026-01-31T12:00:00.Z",
+            "2026-01-31T12:00:00+01",
+            "-000001-01-31T12:00:00Z",
+            "0000-12-31T23:59:59Z",
+            "0001-01-01T00:00:00+01:00",
+            "2026-01-31T12:00:00Z[UTC]",
+            "2026-01-31T12:00:00.0000000001Z",
+            "12:00",
+            "now",
+            "1769860800",
         ] {
-            assert_eq!(time(text, "t").map_err(|invalid| invalid.code), Err(codes::TIME_INVALID), "{text}");
+            assert_eq!(
+                time(text, "t").map_err(|invalid| invalid.code),
+                Err(codes::TIME_INVALID),
+                "{text}"
+            );
         }
     }
 
     #[test]
     fn a_date_is_its_midnight_in_utc() {
         assert_eq!(date("2019-01-01"), Some(time("2019-01-01T00:00:00Z", "t").unwrap()));
-        for text in ["2019-1-1", "2019-02-29", "20190101", "2019-01-01T00:00:00Z", "0000-01-01", "2019/01/01"] {
+        for text in [
+            "2019-1-1",
+            "2019-02-29",
+            "20190101",
+            "2019-01-01T00:00:00Z",
+            "0000-01-01",
+            "2019/01/01",
+        ] {
             assert_eq!(date(text), None, "{text}");
         }
     }

@@ -98,7 +98,10 @@ fn legs(json: &Json<'_>) -> Result<(Form, Vec<BodyLeg>), Invalid> {
             let to = AccountCode::parse(to, "to")?;
             let amount = amount::positive(amount, "amount")?;
             let legs = vec![
-                BodyLeg { account: from, amount: amount.negated() },
+                BodyLeg {
+                    account: from,
+                    amount: amount.negated(),
+                },
                 BodyLeg { account: to, amount },
             ];
             Ok((Form::Short, legs))
@@ -126,12 +129,20 @@ pub(crate) fn count(legs: usize, field: &str) -> Result<(), Invalid> {
     if LEGS.contains(&legs) {
         return Ok(());
     }
-    Err(Invalid::new(codes::LEGS_COUNT, field, format!("{legs} legs; a transfer has 2 to 100")))
+    Err(Invalid::new(
+        codes::LEGS_COUNT,
+        field,
+        format!("{legs} legs; a transfer has 2 to 100"),
+    ))
 }
 
 pub(crate) fn balanced(legs: &[BodyLeg], field: &str) -> Result<(), Invalid> {
     if legs.iter().all(|leg| leg.account == legs[0].account) {
-        return Err(Invalid::new(codes::SAME_ACCOUNT, field, "a transfer touches at least two accounts"));
+        return Err(Invalid::new(
+            codes::SAME_ACCOUNT,
+            field,
+            "a transfer touches at least two accounts",
+        ));
     }
     if !Decimal::sum_to_zero(legs.iter().map(|leg| leg.amount)) {
         return Err(Invalid::new(
@@ -159,7 +170,10 @@ fn expected(json: Option<&[JsonExpected<'_>]>, legs: &[BodyLeg]) -> Result<Vec<E
         if given.version < 1 {
             return invalid("version", "the first version of an account is 1");
         }
-        out.push(Expected { account: leg.account.clone(), version: given.version });
+        out.push(Expected {
+            account: leg.account.clone(),
+            version: given.version,
+        });
     }
     Ok(out)
 }
@@ -173,17 +187,30 @@ impl Kind for Transfer {
         let (form, legs) = legs(&json)?;
         balanced(&legs, if form == Form::Short { "to" } else { "legs" })?;
         let expect = expected(json.expect.as_deref(), &legs)?;
-        let effective_at = json.effective_at.map(|at| time::time(&at, "effective_at")).transpose()?;
+        let effective_at = json
+            .effective_at
+            .map(|at| time::time(&at, "effective_at"))
+            .transpose()?;
         let description = text::text(json.description.as_deref(), "description")?;
         let metadata = text::metadata(json.metadata, "metadata")?;
-        Ok(TransferBody { form, legs, expect, effective_at, description, metadata })
+        Ok(TransferBody {
+            form,
+            legs,
+            expect,
+            effective_at,
+            description,
+            metadata,
+        })
     }
 
     fn fields(body: &Self::Body, fields: &mut Fields) {
         let (from, to, amount, legs) = match (body.form, body.legs.as_slice()) {
-            (Form::Short, [from, to]) => {
-                (Some(from.account.as_str()), Some(to.account.as_str()), Some(to.amount.to_string()), None)
-            }
+            (Form::Short, [from, to]) => (
+                Some(from.account.as_str()),
+                Some(to.account.as_str()),
+                Some(to.amount.to_string()),
+                None,
+            ),
             (_, legs) => (None, None, None, Some(leg_bytes(legs))),
         };
         fields.optional("from", from.map(str::as_bytes));
@@ -196,7 +223,12 @@ impl Kind for Transfer {
             push(&mut expect, &expected.version.to_be_bytes());
         }
         fields.optional("expect", (!expect.is_empty()).then_some(expect.as_slice()));
-        about_fields(body.effective_at, body.description.as_deref(), body.metadata.as_deref(), fields);
+        about_fields(
+            body.effective_at,
+            body.description.as_deref(),
+            body.metadata.as_deref(),
+            fields,
+        );
     }
 
     fn needs(body: &Self::Body, _: &Refs, needs: &mut Needs<'_>) {
@@ -242,7 +274,10 @@ fn check_versions(drafts: &Drafts<'_>, expect: &[Expected]) -> Result<(), Refusa
             return Err(Refusal::new(
                 codes::VERSION_CONFLICT,
                 format!("expect[{i}].version"),
-                format!("the account {} is at version {version}, not {}", expected.account, expected.version),
+                format!(
+                    "the account {} is at version {version}, not {}",
+                    expected.account, expected.version
+                ),
             ));
         }
     }
@@ -254,8 +289,13 @@ pub(crate) fn one_asset(drafts: &Drafts<'_>, from: usize, to: usize) -> Result<(
     if from.before.asset == to.before.asset {
         return Ok(());
     }
-    let message =
-        format!("{} is in {}, {} in {}", from.name(), from.before.asset, to.name(), to.before.asset);
+    let message = format!(
+        "{} is in {}, {} in {}",
+        from.name(),
+        from.before.asset,
+        to.name(),
+        to.before.asset
+    );
     Err(Refusal::new(codes::ASSET_MISMATCH, "to", message))
 }
 
@@ -271,7 +311,11 @@ pub(crate) fn to_legs(
     for (i, (leg, place)) in legs.iter().zip(places).enumerate() {
         let (balance, at) = (&drafts.at(*place).before, at(i));
         match amount::minor(leg.amount, balance.scale, balance.asset, || at.amount()) {
-            Ok(amount) => out.push(Leg { place: *place, amount, at }),
+            Ok(amount) => out.push(Leg {
+                place: *place,
+                amount,
+                at,
+            }),
             // One code after the other over all legs: the refusal does not depend on which leg
             // stands first.
             Err(refusal) if refusal.code == codes::AMOUNT_TOO_FINE => return Err(refusal),
@@ -284,16 +328,21 @@ pub(crate) fn to_legs(
     let mut sums: Vec<(AssetCode, u8, Sum)> = Vec::with_capacity(2);
     for leg in &out {
         let balance = &drafts.at(leg.place).before;
-        let i = sums.iter().position(|(asset, ..)| *asset == balance.asset).unwrap_or_else(|| {
-            sums.push((balance.asset, balance.scale, Sum::default()));
-            sums.len() - 1
-        });
+        let i = sums
+            .iter()
+            .position(|(asset, ..)| *asset == balance.asset)
+            .unwrap_or_else(|| {
+                sums.push((balance.asset, balance.scale, Sum::default()));
+                sums.len() - 1
+            });
         sums[i].2.add(leg.amount);
     }
     match sums.iter().find(|(.., sum)| sum.value() != Some(0)) {
         None => Ok(out),
         Some((asset, scale, sum)) => {
-            let sum = sum.value().map_or_else(|| "a very large number".to_owned(), |sum| render(sum, *scale));
+            let sum = sum
+                .value()
+                .map_or_else(|| "a very large number".to_owned(), |sum| render(sum, *scale));
             let message = format!("the legs in {asset} sum to {sum}, not to zero");
             Err(Refusal::new(codes::ASSET_UNBALANCED, "legs", message))
         }
@@ -322,7 +371,10 @@ pub(crate) fn about_fields(
     metadata: Option<&str>,
     fields: &mut Fields,
 ) {
-    fields.optional("effective_at", effective_at.map(time::bytes).as_ref().map(<[u8; 8]>::as_slice));
+    fields.optional(
+        "effective_at",
+        effective_at.map(time::bytes).as_ref().map(<[u8; 8]>::as_slice),
+    );
     fields.optional("description", description.map(str::as_bytes));
     fields.optional("metadata", metadata.map(str::as_bytes));
 }

@@ -1,6 +1,8 @@
 //! Bodies of every kind, and what can be wrong in them: the material of `codes`.
 
-use counterfoil_ledger::{Capture, Close, Expire, ExpireBody, Hold, Limit, NewAsset, Open, Release, Reverse, Transfer, codes};
+use counterfoil_ledger::{
+    Capture, Close, Expire, ExpireBody, Hold, Limit, NewAsset, Open, Release, Reverse, Transfer, codes,
+};
 use serde_json::{Value, json};
 
 use crate::world::World;
@@ -28,12 +30,23 @@ const NOBODY: &str = "ffffffff-ffff-ffff-ffff-ffffffffffff";
 const MAX: &str = "999999999999999999999999999999999999.99";
 
 fn transfer(world: &mut World, from: &str, to: &str, amount: &str) -> String {
-    world.run::<Transfer>(&json!({"from": from, "to": to, "amount": amount}).to_string()).ok().id().to_string()
+    world
+        .run::<Transfer>(&json!({"from": from, "to": to, "amount": amount}).to_string())
+        .ok()
+        .id()
+        .to_string()
 }
 
 fn legs(world: &mut World, legs: &[(&str, &str)]) -> String {
-    let legs: Vec<_> = legs.iter().map(|(account, amount)| json!({"account": account, "amount": amount})).collect();
-    world.run::<Transfer>(&json!({ "legs": legs }).to_string()).ok().id().to_string()
+    let legs: Vec<_> = legs
+        .iter()
+        .map(|(account, amount)| json!({"account": account, "amount": amount}))
+        .collect();
+    world
+        .run::<Transfer>(&json!({ "legs": legs }).to_string())
+        .ok()
+        .id()
+        .to_string()
 }
 
 /// An account of each sort, and ids of holds and transfers in each state.
@@ -44,10 +57,12 @@ pub fn world() -> (World, Ids) {
         w.run::<NewAsset>(&json!({"code": asset, "scale": 2}).to_string()).ok();
     }
     for (code, asset) in [("euro", "EUR"), ("euro2", "EUR")] {
-        w.run::<Open>(&json!({"account": code, "asset": asset}).to_string()).ok();
+        w.run::<Open>(&json!({"account": code, "asset": asset}).to_string())
+            .ok();
     }
     for code in ["cash", "bank", "shut", "poor", "full", "mint", "huge", "held", "rich"] {
-        w.run::<Open>(&json!({"account": code, "asset": "USD"}).to_string()).ok();
+        w.run::<Open>(&json!({"account": code, "asset": "USD"}).to_string())
+            .ok();
     }
     transfer(w, "mint", "huge", MAX);
     transfer(w, "bank", "rich", "10");
@@ -55,17 +70,29 @@ pub fn world() -> (World, Ids) {
     hold(w, json!({"account": "held", "amount": MAX}));
     let ten = json!({"account": "cash", "amount": "10"});
     let (live, captured, released) = (hold(w, ten.clone()), hold(w, ten.clone()), hold(w, ten));
-    w.run::<Capture>(&json!({"hold": captured, "to": "bank"}).to_string()).ok();
+    w.run::<Capture>(&json!({"hold": captured, "to": "bank"}).to_string())
+        .ok();
     w.run::<Release>(&json!({"hold": released}).to_string()).ok();
     let soon = json!({"account": "cash", "amount": "10", "expires_in": 1});
     let (past, expired) = (hold(w, soon.clone()), hold(w, soon));
     w.tick(2);
     let mut batch = w.batch();
-    batch.apply::<Expire>(&ExpireBody { hold: expired.parse().unwrap() }, "").ok();
+    batch
+        .apply::<Expire>(
+            &ExpireBody {
+                hold: expired.parse().unwrap(),
+            },
+            "",
+        )
+        .ok();
     batch.save();
 
-    let reverse =
-        |w: &mut World, id: &str| w.run::<Reverse>(&json!({"transfer": id}).to_string()).ok().id().to_string();
+    let reverse = |w: &mut World, id: &str| {
+        w.run::<Reverse>(&json!({"transfer": id}).to_string())
+            .ok()
+            .id()
+            .to_string()
+    };
     let reversed = transfer(w, "cash", "bank", "1");
     let reversal = reverse(w, &reversed);
     let reversed_of_shut = transfer(w, "cash", "shut", "1");
@@ -75,7 +102,16 @@ pub fn world() -> (World, Ids) {
     let of_huge_and_poor = legs(w, &[("huge", "-1"), ("poor", "1")]);
     let of_poor_and_full = legs(w, &[("poor", "1"), ("full", "-1")]);
     let of_full = legs(w, &[("full", "-1"), ("cash", "1")]);
-    legs(w, &[("shut", "-1"), ("huge", "2"), ("poor", "-2"), ("full", "2"), ("cash", "-1")]);
+    legs(
+        w,
+        &[
+            ("shut", "-1"),
+            ("huge", "2"),
+            ("poor", "-2"),
+            ("full", "2"),
+            ("cash", "-1"),
+        ],
+    );
     w.run::<Close>(r#"{"account":"shut"}"#).ok();
     w.run::<Limit>(r#"{"account":"poor","floor":"0"}"#).ok();
     w.run::<Limit>(r#"{"account":"full","ceiling":"0"}"#).ok();
@@ -130,7 +166,10 @@ fn texts(field: &str) -> Vec<Fault> {
 fn about() -> Vec<Fault> {
     let mut faults = vec![fault(codes::TIME_INVALID, json!({"effective_at": "yesterday"}))];
     faults.extend(texts("description"));
-    faults.push(fault(codes::METADATA_TOO_LARGE, json!({"metadata": {"a": "x".repeat(16 * 1024)}})));
+    faults.push(fault(
+        codes::METADATA_TOO_LARGE,
+        json!({"metadata": {"a": "x".repeat(16 * 1024)}}),
+    ));
     faults.push(fault(codes::METADATA_INVALID, json!({"metadata": []})));
     faults
 }
@@ -169,7 +208,10 @@ fn accounts() -> Vec<Case> {
                 fault(codes::LIMITS_EXCLUDE_ZERO, json!({"floor": "1"})),
                 fault(codes::LIMITS_EXCLUDE_ZERO, json!({"ceiling": "-1"})),
                 fault(codes::TEXT_NUL, json!({"metadata": {"a": "\u{0}"}})),
-                fault(codes::METADATA_TOO_LARGE, json!({"metadata": {"a": "x".repeat(16 * 1024)}})),
+                fault(
+                    codes::METADATA_TOO_LARGE,
+                    json!({"metadata": {"a": "x".repeat(16 * 1024)}}),
+                ),
                 fault(codes::METADATA_INVALID, json!({"metadata": "text"})),
                 fault(codes::ASSET_UNKNOWN, json!({"asset": "XXX"})),
                 fault(codes::ACCOUNT_EXISTS, json!({"account": "cash"})),
@@ -211,105 +253,159 @@ fn accounts() -> Vec<Case> {
     ]
 }
 
-fn transfers(ids: &Ids) -> Vec<Case> {
-    let nines = "9".repeat(38);
-    let minus_nines = format!("-{nines}");
-    let many: Vec<_> = (0..50).flat_map(|_| two(("cash", "-1"), ("bank", "1")).as_array().unwrap().clone()).collect();
-    let of_legs = vec![
+/// Two more legs that are wrong in one way.
+fn legs_fault(code: &'static str, first: (&str, &str), second: (&str, &str)) -> Fault {
+    fault(code, json!({"legs+": two(first, second)}))
+}
+
+/// What the accounts and amounts of legs can be wrong in: before the sum of each asset, and after it.
+fn of_any_legs() -> [Vec<Fault>; 3] {
+    let (nines, minus_nines) = ("9".repeat(38), format!("-{}", "9".repeat(38)));
+    [
+        vec![
+            legs_fault(codes::ACCOUNT_UNKNOWN, ("nobody", "-1"), ("bank", "1")),
+            legs_fault(codes::ACCOUNT_CLOSED, ("shut", "-1"), ("bank", "1")),
+        ],
+        vec![
+            legs_fault(codes::AMOUNT_TOO_FINE, ("cash", "-0.001"), ("bank", "0.001")),
+            legs_fault(codes::AMOUNT_TOO_LARGE, ("cash", &minus_nines), ("bank", &nines)),
+        ],
+        vec![
+            legs_fault(codes::BALANCE_OVERFLOW, ("huge", "0.01"), ("bank", "-0.01")),
+            legs_fault(codes::FLOOR_CROSSED, ("poor", "-1"), ("bank", "1")),
+            legs_fault(codes::CEILING_CROSSED, ("full", "1"), ("bank", "-1")),
+        ],
+    ]
+}
+
+fn long_transfer() -> Case {
+    let pair = two(("cash", "-1"), ("bank", "1"));
+    let many: Vec<_> = (0..50).flat_map(|_| pair.as_array().unwrap().clone()).collect();
+    let expect = |account: &str, version: i64| json!({"expect+": [{"account": account, "version": version}]});
+    let [accounts, amounts, limits] = of_any_legs();
+    let mut faults = vec![
         fault(codes::LEGS_COUNT, json!({"legs+": many})),
-        fault(codes::ACCOUNT_CODE_INVALID, json!({"legs+": two((" cash", "-1"), ("bank", "1"))})),
-        fault(codes::LEGS_UNBALANCED, json!({"legs+": [{"account": "cash", "amount": "0.01"}]})),
-        fault(codes::EXPECT_INVALID, json!({"expect+": [{"account": "euro2", "version": 1}]})),
-        fault(codes::EXPECT_INVALID, json!({"expect+": [{"account": "cash", "version": 0}]})),
-        fault(codes::ACCOUNT_UNKNOWN, json!({"legs+": two(("nobody", "-1"), ("bank", "1"))})),
-        fault(codes::ACCOUNT_CLOSED, json!({"legs+": two(("shut", "-1"), ("bank", "1"))})),
-        fault(codes::VERSION_CONFLICT, json!({"expect+": [{"account": "bank", "version": 999}]})),
-        fault(codes::AMOUNT_TOO_FINE, json!({"legs+": two(("cash", "-0.001"), ("bank", "0.001"))})),
-        fault(codes::AMOUNT_TOO_LARGE, json!({"legs+": two(("cash", &minus_nines), ("bank", &nines))})),
-        fault(codes::ASSET_UNBALANCED, json!({"legs+": two(("euro", "-1"), ("bank", "1"))})),
-        fault(codes::BALANCE_OVERFLOW, json!({"legs+": two(("huge", "0.01"), ("bank", "-0.01"))})),
-        fault(codes::FLOOR_CROSSED, json!({"legs+": two(("poor", "-1"), ("bank", "1"))})),
-        fault(codes::CEILING_CROSSED, json!({"legs+": two(("full", "1"), ("bank", "-1"))})),
+        legs_fault(codes::ACCOUNT_CODE_INVALID, (" cash", "-1"), ("bank", "1")),
+        fault(
+            codes::LEGS_UNBALANCED,
+            json!({"legs+": [{"account": "cash", "amount": "0.01"}]}),
+        ),
+        fault(codes::EXPECT_INVALID, expect("euro2", 1)),
+        fault(codes::EXPECT_INVALID, expect("cash", 0)),
     ];
-    let mut short = vec![
+    faults.extend(accounts);
+    faults.push(fault(codes::VERSION_CONFLICT, expect("bank", 999)));
+    faults.extend(amounts);
+    faults.push(legs_fault(codes::ASSET_UNBALANCED, ("euro", "-1"), ("bank", "1")));
+    faults.extend(limits);
+    let once = json!({"account": "cash", "version": 1});
+    let twice = json!({"legs": two(("cash", "1"), ("bank", "-1")), "expect": [once, once]});
+    Case {
+        kind: "ledger.transfer",
+        body: json!({"legs": pair, "expect": []}),
+        faults,
+        more: vec![
+            (
+                codes::AMOUNT_ZERO,
+                json!({"legs": two(("cash", "0.00"), ("bank", "0"))}),
+            ),
+            (
+                codes::AMOUNT_INVALID,
+                json!({"legs": two(("cash", "NaN"), (" bank", "0"))}),
+            ),
+            (codes::SAME_ACCOUNT, json!({"legs": two(("cash", "1"), ("cash", "2"))})),
+            (codes::EXPECT_INVALID, twice),
+            (codes::TRANSFER_SHAPE, json!({"legs": [], "from": "cash"})),
+            (codes::LEGS_COUNT, json!({"legs": []})),
+        ],
+    }
+}
+
+fn short_transfer() -> Case {
+    let expect = |account: &str, version: i64| json!({"expect": [{"account": account, "version": version}]});
+    let mut faults = vec![
         fault(codes::TRANSFER_SHAPE, json!({"to": null})),
         fault(codes::ACCOUNT_CODE_INVALID, json!({"from": ""})),
     ];
-    short.extend(amounts("amount"));
-    short.push(fault(codes::SAME_ACCOUNT, json!({"from": "bank"})));
-    short.push(fault(codes::EXPECT_INVALID, json!({"expect": [{"account": "euro2", "version": 1}]})));
-    short.extend(about());
-    short.extend([
+    faults.extend(amounts("amount"));
+    faults.push(fault(codes::SAME_ACCOUNT, json!({"from": "bank"})));
+    faults.push(fault(codes::EXPECT_INVALID, expect("euro2", 1)));
+    faults.extend(about());
+    faults.extend([
         fault(codes::ACCOUNT_UNKNOWN, json!({"from": "nobody"})),
         fault(codes::ACCOUNT_CLOSED, json!({"from": "shut"})),
-        fault(codes::VERSION_CONFLICT, json!({"expect": [{"account": "bank", "version": 999}]})),
+        fault(codes::VERSION_CONFLICT, expect("bank", 999)),
         fault(codes::ASSET_MISMATCH, json!({"from": "euro"})),
         fault(codes::AMOUNT_TOO_FINE, json!({"amount": "1.005"})),
-        fault(codes::AMOUNT_TOO_LARGE, json!({"amount": nines})),
+        fault(codes::AMOUNT_TOO_LARGE, json!({"amount": "9".repeat(38)})),
         fault(codes::BALANCE_OVERFLOW, json!({"from": "mint"})),
         fault(codes::FLOOR_CROSSED, json!({"from": "poor"})),
     ]);
-    let legs = json!({"legs": two(("cash", "-1"), ("bank", "1")), "expect": []});
-    let imported = json!({"source": "new", "legs": two(("cash", "-1"), ("bank", "1"))});
-    let in_euro = json!([{"account": "cash", "amount": "-1", "asset": "EUR"}, {"account": "bank", "amount": "1"}]);
-    let mut reverse = vec![
-        fault(codes::NAME_SHAPE, json!({"transfer_key": "key"})),
-        fault(codes::ID_INVALID, json!({"transfer": "01890a5dac96774bbcceb302099a8057"})),
+    let pay = |from: &str, to: &str| json!({"from": from, "to": to, "amount": "1"});
+    let more = vec![
+        (codes::CEILING_CROSSED, pay("cash", "full")),
+        (codes::FLOOR_CROSSED, pay("poor", "full")),
     ];
-    reverse.extend(about());
-    reverse.extend([
+    Case {
+        kind: "ledger.transfer",
+        body: pay("cash", "bank"),
+        faults,
+        more,
+    }
+}
+
+fn reversal(ids: &Ids) -> Case {
+    let mut faults = vec![
+        fault(codes::NAME_SHAPE, json!({"transfer_key": "key"})),
+        fault(
+            codes::ID_INVALID,
+            json!({"transfer": "01890a5dac96774bbcceb302099a8057"}),
+        ),
+    ];
+    faults.extend(about());
+    faults.extend([
         fault(codes::TRANSFER_UNKNOWN, json!({"transfer": NOBODY})),
         fault(codes::TRANSFER_IS_REVERSAL, json!({"transfer": ids.reversal})),
         fault(codes::TRANSFER_REVERSED, json!({"transfer": ids.reversed})),
     ]);
     let by_id = |id: &str| json!({"transfer": id});
-    vec![
-        Case { kind: "ledger.transfer", body: legs, faults: of_legs, more: vec![
-            (codes::AMOUNT_ZERO, json!({"legs": two(("cash", "0.00"), ("bank", "0"))})),
-            (codes::AMOUNT_INVALID, json!({"legs": two(("cash", "NaN"), (" bank", "0"))})),
-            (codes::SAME_ACCOUNT, json!({"legs": two(("cash", "1"), ("cash", "2"))})),
-            (codes::EXPECT_INVALID, json!({"legs": two(("cash", "1"), ("bank", "-1")), "expect":
-                [{"account": "cash", "version": 1}, {"account": "cash", "version": 1}]})),
-            (codes::TRANSFER_SHAPE, json!({"legs": [], "from": "cash"})),
-            (codes::LEGS_COUNT, json!({"legs": []})),
-        ] },
-        Case {
-            kind: "ledger.transfer",
-            body: json!({"from": "cash", "to": "bank", "amount": "1"}),
-            faults: short,
-            more: vec![
-                (codes::CEILING_CROSSED, json!({"from": "cash", "to": "full", "amount": "1"})),
-                (codes::FLOOR_CROSSED, json!({"from": "poor", "to": "full", "amount": "1"})),
-            ],
-        },
-        Case { kind: "ledger.reverse", body: by_id(&ids.of_full), faults: reverse, more: vec![
-            (codes::NAME_SHAPE, json!({})),
-            (codes::TRANSFER_REVERSED, by_id(&ids.reversed_of_shut)),
-            (codes::ACCOUNT_CLOSED, by_id(&ids.of_shut_and_huge)),
-            (codes::BALANCE_OVERFLOW, by_id(&ids.of_huge_and_poor)),
-            (codes::FLOOR_CROSSED, by_id(&ids.of_poor_and_full)),
-            (codes::CEILING_CROSSED, by_id(&ids.of_full)),
-        ] },
-        Case {
-            kind: "ledger.import",
-            body: imported,
-            faults: vec![
-                fault(codes::SOURCE_EXISTS, json!({"source": "taken"})),
-                fault(codes::ACCOUNT_UNKNOWN, json!({"legs+": two(("nobody", "-1"), ("bank", "1"))})),
-                fault(codes::ACCOUNT_CLOSED, json!({"legs+": two(("shut", "-1"), ("bank", "1"))})),
-                fault(codes::ASSET_MISMATCH, json!({"legs+": in_euro})),
-                fault(codes::AMOUNT_TOO_FINE, json!({"legs+": two(("cash", "-0.001"), ("bank", "0.001"))})),
-                fault(codes::AMOUNT_TOO_LARGE, json!({"legs+": two(("cash", &minus_nines), ("bank", &nines))})),
-                fault(codes::ASSET_UNBALANCED, json!({"legs+": [
-                    {"account": "euro", "amount": "-1", "asset": "EUR"}, {"account": "bank", "amount": "1"},
-                ]})),
-                fault(codes::BALANCE_OVERFLOW, json!({"legs+": two(("huge", "0.01"), ("bank", "-0.01"))})),
-                fault(codes::FLOOR_CROSSED, json!({"legs+": two(("poor", "-1"), ("bank", "1"))})),
-                fault(codes::CEILING_CROSSED, json!({"legs+": two(("full", "1"), ("bank", "-1"))})),
-            ],
-            more: vec![],
-        },
-    ]
+    let more = vec![
+        (codes::NAME_SHAPE, json!({})),
+        (codes::TRANSFER_REVERSED, by_id(&ids.reversed_of_shut)),
+        (codes::ACCOUNT_CLOSED, by_id(&ids.of_shut_and_huge)),
+        (codes::BALANCE_OVERFLOW, by_id(&ids.of_huge_and_poor)),
+        (codes::FLOOR_CROSSED, by_id(&ids.of_poor_and_full)),
+        (codes::CEILING_CROSSED, by_id(&ids.of_full)),
+    ];
+    Case {
+        kind: "ledger.reverse",
+        body: by_id(&ids.of_full),
+        faults,
+        more,
+    }
+}
+
+fn import() -> Case {
+    let euro = |account: &str| json!({"account": account, "amount": "-1", "asset": "EUR"});
+    let with_bank = |leg: Value| json!({"legs+": [leg, {"account": "bank", "amount": "1"}]});
+    let [accounts, amounts, limits] = of_any_legs();
+    let mut faults = vec![fault(codes::SOURCE_EXISTS, json!({"source": "taken"}))];
+    faults.extend(accounts);
+    faults.push(fault(codes::ASSET_MISMATCH, with_bank(euro("cash"))));
+    faults.extend(amounts);
+    faults.push(fault(codes::ASSET_UNBALANCED, with_bank(euro("euro"))));
+    faults.extend(limits);
+    let body = json!({"source": "new", "legs": two(("cash", "-1"), ("bank", "1"))});
+    Case {
+        kind: "ledger.import",
+        body,
+        faults,
+        more: vec![],
+    }
+}
+
+fn transfers(ids: &Ids) -> Vec<Case> {
+    vec![long_transfer(), short_transfer(), reversal(ids), import()]
 }
 
 fn holds(ids: &Ids) -> Vec<Case> {
@@ -333,7 +429,10 @@ fn holds(ids: &Ids) -> Vec<Case> {
     hold.extend(amounts("amount"));
     hold.extend([
         fault(codes::EXPIRY_SHAPE, json!({"expires_in": 0})),
-        fault(codes::EXPIRY_SHAPE, json!({"expires_in": 9, "expires_at": "2030-01-01T00:00:00Z"})),
+        fault(
+            codes::EXPIRY_SHAPE,
+            json!({"expires_in": 9, "expires_at": "2030-01-01T00:00:00Z"}),
+        ),
         fault(codes::TIME_INVALID, json!({"expires_at": "2030-01-01"})),
     ]);
     hold.extend(texts("note"));
@@ -369,12 +468,33 @@ fn holds(ids: &Ids) -> Vec<Case> {
     expire.retain(|fault| fault.change["hold"] != json!(ids.past));
     expire.push(fault(codes::HOLD_NOT_DUE, json!({"hold": ids.live})));
     vec![
-        Case { kind: "ledger.hold", body: json!({"account": "cash", "amount": "1"}), faults: hold, more: vec![] },
-        Case { kind: "ledger.capture", body: json!({"hold": ids.live, "to": "bank"}), faults: capture, more: vec![
-            (codes::NAME_SHAPE, json!({"hold": ids.live, "hold_key": "key", "to": "bank"})),
-        ] },
-        Case { kind: "ledger.release", body: json!({"hold": ids.live}), faults: release, more: vec![] },
-        Case { kind: "ledger.expire", body: json!({"hold": ids.past}), faults: expire, more: vec![] },
+        Case {
+            kind: "ledger.hold",
+            body: json!({"account": "cash", "amount": "1"}),
+            faults: hold,
+            more: vec![],
+        },
+        Case {
+            kind: "ledger.capture",
+            body: json!({"hold": ids.live, "to": "bank"}),
+            faults: capture,
+            more: vec![(
+                codes::NAME_SHAPE,
+                json!({"hold": ids.live, "hold_key": "key", "to": "bank"}),
+            )],
+        },
+        Case {
+            kind: "ledger.release",
+            body: json!({"hold": ids.live}),
+            faults: release,
+            more: vec![],
+        },
+        Case {
+            kind: "ledger.expire",
+            body: json!({"hold": ids.past}),
+            faults: expire,
+            more: vec![],
+        },
     ]
 }
 

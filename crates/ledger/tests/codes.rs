@@ -71,10 +71,19 @@ fn import(batch: &mut Batch<'_>, body: &Value) -> Came {
     let leg = |leg: &Value| {
         let account = AccountCode::new(&text(&leg["account"])).unwrap();
         let asset = leg.get("asset").map_or("USD".to_owned(), text);
-        (account, AssetCode::new(&asset).unwrap(), Decimal::parse(&text(&leg["amount"])).unwrap())
+        (
+            account,
+            AssetCode::new(&asset).unwrap(),
+            Decimal::parse(&text(&leg["amount"])).unwrap(),
+        )
     };
     let legs = body["legs"].as_array().unwrap().iter().map(leg).collect();
-    match ImportBody::new(body["source"].as_str().unwrap(), legs, "2026-01-01T00:00:00Z".parse().unwrap(), None) {
+    match ImportBody::new(
+        body["source"].as_str().unwrap(),
+        legs,
+        "2026-01-01T00:00:00Z".parse().unwrap(),
+        None,
+    ) {
         Ok(body) => batch.apply::<Import>(&body, ""),
         Err(Invalid { code, field, .. }) => Came::Invalid { code, field },
     }
@@ -82,12 +91,20 @@ fn import(batch: &mut Batch<'_>, body: &Value) -> Came {
 
 fn fresh() -> (World, Ids) {
     let (mut world, ids) = world();
-    run(&mut world, "ledger.import", &json!({"source": "taken", "legs": two(("cash", "-2"), ("bank", "2"))})).ok();
+    run(
+        &mut world,
+        "ledger.import",
+        &json!({"source": "taken", "legs": two(("cash", "-2"), ("bank", "2"))}),
+    )
+    .ok();
     (world, ids)
 }
 
 fn place(code: &str) -> usize {
-    codes::ALL.iter().position(|known| *known == code).unwrap_or_else(|| panic!("{code} is not in codes.rs"))
+    codes::ALL
+        .iter()
+        .position(|known| *known == code)
+        .unwrap_or_else(|| panic!("{code} is not in codes.rs"))
 }
 
 /// What each code was provoked by: kinds, and whether it is known without the database.
@@ -99,7 +116,11 @@ fn provoke_all() -> BTreeMap<&'static str, (BTreeSet<&'static str>, BTreeSet<&'s
         let came = run(&mut world, kind, body);
         assert_eq!(came.code(), code, "{kind} {body}: {came:?}");
         assert_eq!(world.picture(), before, "{kind} {body} has changed something");
-        let status = if matches!(came, Came::Invalid { .. }) { "400" } else { "409" };
+        let status = if matches!(came, Came::Invalid { .. }) {
+            "400"
+        } else {
+            "409"
+        };
         let (kinds, statuses) = seen.entry(code).or_default();
         kinds.insert(kind);
         statuses.insert(status);
@@ -113,11 +134,19 @@ fn provoke_all() -> BTreeMap<&'static str, (BTreeSet<&'static str>, BTreeSet<&'s
             provoke(case.kind, body, code);
         }
         let places: Vec<_> = case.faults.iter().map(|fault| place(fault.code)).collect();
-        assert!(places.is_sorted(), "the faults of {} are not in the order of the codes", case.kind);
+        assert!(
+            places.is_sorted(),
+            "the faults of {} are not in the order of the codes",
+            case.kind
+        );
     }
     for kind in ["ledger.expire", "ledger.import"] {
         let raw: Box<RawValue> = serde_json::from_str("{}").unwrap();
-        let told = if kind == Expire::NAME { Expire::parse(&raw).map(drop) } else { Import::parse(&raw).map(drop) };
+        let told = if kind == Expire::NAME {
+            Expire::parse(&raw).map(drop)
+        } else {
+            Import::parse(&raw).map(drop)
+        };
         assert_eq!(told.unwrap_err().code, codes::KIND_INTERNAL);
         let (kinds, statuses) = seen.entry(codes::KIND_INTERNAL).or_default();
         kinds.insert(kind);
@@ -137,10 +166,18 @@ fn the_earlier_of_two_codes_wins_whatever_their_places_in_the_body() {
                 if first.code == second.code {
                     continue;
                 }
-                let Some(body) = put_together(&case.body, &[first, second]) else { continue };
+                let Some(body) = put_together(&case.body, &[first, second]) else {
+                    continue;
+                };
                 // What the first takes away, the second cannot be wrong in; that is no pair.
                 let came = run(&mut world, case.kind, &body);
-                assert_eq!(came.code(), first.code, "and not {} of {} {body}: {came:?}", second.code, case.kind);
+                assert_eq!(
+                    came.code(),
+                    first.code,
+                    "and not {} of {} {body}: {came:?}",
+                    second.code,
+                    case.kind
+                );
                 assert_eq!(world.picture(), before);
                 pairs += 1;
             }
@@ -156,7 +193,11 @@ fn without_a_fault_each_body_is_accepted() {
     for case in cases(&ids) {
         let (mut world, _) = fresh();
         let came = run(&mut world, case.kind, &case.body);
-        let expected = if case.kind == "ledger.reverse" { codes::CEILING_CROSSED } else { "accepted" };
+        let expected = if case.kind == "ledger.reverse" {
+            codes::CEILING_CROSSED
+        } else {
+            "accepted"
+        };
         assert_eq!(came.code(), expected, "{} {}: {came:?}", case.kind, case.body);
         world.check();
     }
@@ -166,14 +207,20 @@ fn without_a_fault_each_body_is_accepted() {
 fn page() -> Vec<(String, String, BTreeSet<String>)> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/codes.md");
     let text = std::fs::read_to_string(path).unwrap();
-    let part = text.split("\n## ").find(|part| part.starts_with("The ledger")).expect("a section on the ledger");
+    let part = text
+        .split("\n## ")
+        .find(|part| part.starts_with("The ledger"))
+        .expect("a section on the ledger");
     let mut out = Vec::new();
     for entry in part.split("\n### ").skip(1) {
         let mut lines = entry.lines();
         let code = lines.next().unwrap().trim().to_owned();
         let line = lines.find(|line| !line.trim().is_empty()).unwrap();
         let (status, kinds) = line.split_once(" · ").unwrap_or_else(|| panic!("{code}: {line}"));
-        let kinds = kinds.split(", ").map(|kind| kind.trim_matches('`').to_owned()).collect();
+        let kinds = kinds
+            .split(", ")
+            .map(|kind| kind.trim_matches('`').to_owned())
+            .collect();
         let rest: String = lines.collect();
         assert!(rest.len() > 40, "{code} is not explained");
         out.push((code, status.to_owned(), kinds));
@@ -191,7 +238,11 @@ fn the_page_lists_every_code_in_the_order_checked_with_its_status_and_kinds() {
     assert!(unprovoked.is_empty(), "never provoked: {unprovoked:?}");
     for (code, status, kinds) in &page {
         let (by, statuses) = &seen[code.as_str()];
-        assert_eq!(statuses.iter().copied().collect::<Vec<_>>(), [status.as_str()], "{code}");
+        assert_eq!(
+            statuses.iter().copied().collect::<Vec<_>>(),
+            [status.as_str()],
+            "{code}"
+        );
         assert_eq!(kinds.iter().map(String::as_str).collect::<BTreeSet<_>>(), *by, "{code}");
     }
     let every: BTreeSet<_> = codes::ALL.iter().collect();
@@ -205,7 +256,11 @@ fn the_page_lists_what_any_intent_and_any_row_can_be_wrong_in() {
     let (world, _) = world();
     let intent = |json: &str| {
         let raw: Box<RawValue> = serde_json::from_str(json).unwrap();
-        world.kinds.intent(Limits::default(), TenantId(1), None, &raw).map(|_| ()).unwrap_err()
+        world
+            .kinds
+            .intent(Limits::default(), TenantId(1), None, &raw)
+            .map(|_| ())
+            .unwrap_err()
     };
     let body = |body: &str| format!(r#"{{"key":"k","kind":"ledger.close","body":{body}}}"#);
     let effect = r#"{"kind":"ledger.close","body":{"account":"cash"}}"#;
@@ -217,15 +272,35 @@ fn the_page_lists_what_any_intent_and_any_row_can_be_wrong_in() {
         ("key_too_long", "key", format!(r#"{{"key":"{}"}}"#, "x".repeat(256))),
         ("intent_shape", "", r#"{"key":"k","kind":"ledger.close"}"#.to_owned()),
         ("all_empty", "all", r#"{"key":"k","all":[]}"#.to_owned()),
-        ("all_too_long", "all", format!(r#"{{"key":"k","all":[{}]}}"#, vec![effect; 101].join(","))),
-        ("kind_unknown", "kind", r#"{"key":"k","kind":"ledger.burn","body":{}}"#.to_owned()),
-        ("body_too_large", "body", body(&format!(r#"{{"account":"{}"}}"#, "x".repeat(65536)))),
+        (
+            "all_too_long",
+            "all",
+            format!(r#"{{"key":"k","all":[{}]}}"#, vec![effect; 101].join(",")),
+        ),
+        (
+            "kind_unknown",
+            "kind",
+            r#"{"key":"k","kind":"ledger.burn","body":{}}"#.to_owned(),
+        ),
+        (
+            "body_too_large",
+            "body",
+            body(&format!(r#"{{"account":"{}"}}"#, "x".repeat(65536))),
+        ),
         ("body_invalid", "body.account", body(r#"{"account":1.5}"#)),
-        ("body_invalid", "body.amount", body(r#"{"account":"cash","amount":"1"}"#)),
+        (
+            "body_invalid",
+            "body.amount",
+            body(r#"{"account":"cash","amount":"1"}"#),
+        ),
         ("account_code_invalid", "body.account", body(r#"{"account":""}"#)),
     ] {
         let invalid = intent(&json);
-        assert_eq!((invalid.code, invalid.field.as_str()), (code, field), "{json:.80}: {invalid:?}");
+        assert_eq!(
+            (invalid.code, invalid.field.as_str()),
+            (code, field),
+            "{json:.80}: {invalid:?}"
+        );
         assert!(text.contains(&format!("\n### {code}\n")), "{code} is not on the page");
     }
     for code in codes::OF_ROWS {

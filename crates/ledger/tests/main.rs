@@ -10,6 +10,7 @@ mod expiry;
 mod imports;
 mod lanes;
 mod model;
+mod naive;
 mod pure;
 mod reads;
 mod world;

@@ -4,198 +4,35 @@
 use std::collections::BTreeMap;
 
 use counterfoil_ledger::{
-    Capture, Close, Expire, ExpireBody, Hold, HoldState, Limit, NewAsset, Open, Release, Reverse, Transfer,
-    render,
+    Capture, Close, Expire, ExpireBody, Hold, HoldState, Limit, NewAsset, Open, Release, Reverse, Transfer, render,
 };
 use proptest::prelude::*;
 use uuid::Uuid;
 
+use crate::naive::{ACCOUNTS, Naive, NaiveAccount, NaiveHold, Op, Told, ops};
 use crate::world::{Batch, Came, World};
-
-const ACCOUNTS: [(&str, &str, u8); 5] =
-    [("cash", "USD", 2), ("bank", "USD", 2), ("till", "USD", 2), ("cold", "BTC", 8), ("warm", "BTC", 8)];
-
-#[derive(Debug, Clone)]
-enum Op {
-    Open { account: usize, floor: Option<i64>, ceiling: Option<i64> },
-    Limit { account: usize, floor: Option<i64>, ceiling: Option<i64> },
-    Close { account: usize },
-    Transfer { from: usize, to: usize, amount: i64, expect: Option<i64> },
-    Legs(Vec<(usize, i64)>),
-    Hold { account: usize, amount: i64, expires_in: Option<i64> },
-    Capture { hold: usize, to: usize, amount: Option<i64>, last: bool },
-    Release { hold: usize },
-    Reverse { transfer: usize },
-    Expire { hold: usize },
-    /// The batch ends, and this many seconds later the next begins. The clock may step back.
-    Commit { seconds: i64 },
-}
-
-fn op() -> impl Strategy<Value = Op> {
-    let account = || 0..ACCOUNTS.len();
-    // Mostly with room on the right side of zero, sometimes not.
-    let floor = || prop::option::weighted(0.5, -400..20_i64);
-    let ceiling = || prop::option::weighted(0.3, -20..400_i64);
-    prop_oneof![
-        3 => (account(), floor(), ceiling()).prop_map(|(account, floor, ceiling)| Op::Open { account, floor, ceiling }),
-        6 => (account(), floor(), ceiling()).prop_map(|(account, floor, ceiling)| Op::Limit { account, floor, ceiling }),
-        1 => account().prop_map(|account| Op::Close { account }),
-        30 => (account(), account(), 1..250_i64, prop::option::weighted(0.1, 1..9_i64))
-            .prop_map(|(from, to, amount, expect)| Op::Transfer { from, to, amount, expect }),
-        12 => prop::collection::vec((account(), -150..150_i64), 1..5).prop_map(Op::Legs),
-        20 => (account(), 1..100_i64, prop::option::weighted(0.6, 1..30_i64))
-            .prop_map(|(account, amount, expires_in)| Op::Hold { account, amount, expires_in }),
-        24 => (0..12_usize, account(), prop::option::weighted(0.7, 1..100_i64), any::<bool>())
-            .prop_map(|(hold, to, amount, last)| Op::Capture { hold, to, amount, last }),
-        6 => (0..12_usize).prop_map(|hold| Op::Release { hold }),
-        12 => (0..30_usize).prop_map(|transfer| Op::Reverse { transfer }),
-        12 => (0..12_usize).prop_map(|hold| Op::Expire { hold }),
-        18 => (-3..12_i64).prop_map(|seconds| Op::Commit { seconds }),
-    ]
-}
-
-/// Operations on accounts of which most have been opened.
-fn ops(most: usize) -> impl Strategy<Value = Vec<Op>> {
-    let opened = prop::collection::vec(
-        (0..ACCOUNTS.len(), prop::option::weighted(0.5, -400..1_i64))
-            .prop_map(|(account, floor)| Op::Open { account, floor, ceiling: None }),
-        0..10,
-    );
-    (opened, prop::collection::vec(op(), 1..most)).prop_map(|(mut opened, ops)| {
-        opened.extend(ops);
-        opened
-    })
-}
-
-#[derive(Debug, Clone)]
-struct NaiveAccount {
-    floor: Option<i64>,
-    ceiling: Option<i64>,
-    closed: bool,
-    version: i64,
-    /// The latest second at which something was seen to happen.
-    seen: i64,
-}
-
-#[derive(Debug, Clone)]
-struct NaiveHold {
-    id: Uuid,
-    account: usize,
-    amount: i64,
-    captured: i64,
-    state: HoldState,
-    expires: Option<i64>,
-}
-
-#[derive(Debug, Clone)]
-struct NaiveTransfer {
-    id: Uuid,
-    legs: Vec<(usize, i64)>,
-    reversed: bool,
-    reversal: bool,
-}
-
-#[derive(Debug, Clone, Default)]
-struct Naive {
-    now: i64,
-    accounts: BTreeMap<usize, NaiveAccount>,
-    holds: Vec<NaiveHold>,
-    transfers: Vec<NaiveTransfer>,
-    /// When each account was loaded into the present batch.
-    as_of: BTreeMap<usize, i64>,
-}
-
-type Told = Result<(), &'static str>;
-
-impl Naive {
-    fn posted(&self, account: usize) -> i64 {
-        let legs = self.transfers.iter().flat_map(|transfer| &transfer.legs);
-        legs.filter(|(leg, _)| *leg == account).map(|(_, amount)| amount).sum()
-    }
-
-    fn time(&self, account: usize) -> i64 {
-        self.as_of.get(&account).copied().unwrap_or(self.now)
-    }
-
-    fn is_past(&self, hold: &NaiveHold) -> bool {
-        hold.expires.is_some_and(|expires| expires <= self.time(hold.account))
-    }
-
-    fn live(&self, account: usize) -> i64 {
-        let active = self.holds.iter().filter(|hold| hold.account == account && hold.state == HoldState::Active);
-        active.filter(|hold| !self.is_past(hold)).map(|hold| hold.amount - hold.captured).sum()
-    }
-
-    fn available(&self, account: usize) -> i64 {
-        self.posted(account) - self.live(account)
-    }
-
-    fn open_ones(&self, accounts: &[usize]) -> Told {
-        if accounts.iter().any(|account| !self.accounts.contains_key(account)) {
-            return Err("account_unknown");
-        }
-        if accounts.iter().any(|account| self.accounts[account].closed) {
-            return Err("account_closed");
-        }
-        Ok(())
-    }
-
-    /// Tries it out on a copy, and keeps the copy if no limit is crossed that was not.
-    fn attempt(&mut self, accounts: &[usize], change: impl FnOnce(&mut Self)) -> Told {
-        let mut next = self.clone();
-        change(&mut next);
-        for account in accounts {
-            let floor = self.accounts[account].floor;
-            let (before, after) = (self.available(*account), next.available(*account));
-            if floor.is_some_and(|floor| after < floor) && after < before {
-                return Err("floor_crossed");
-            }
-        }
-        for account in accounts {
-            let ceiling = self.accounts[account].ceiling;
-            let (before, after) = (self.posted(*account), next.posted(*account));
-            if ceiling.is_some_and(|ceiling| after > ceiling) && after > before {
-                return Err("ceiling_crossed");
-            }
-        }
-        let latest = accounts.iter().map(|account| self.accounts[account].seen.max(self.time(*account))).max();
-        for account in accounts {
-            let seen = &mut next.accounts.get_mut(account).unwrap().seen;
-            *seen = (*seen).max(latest.unwrap()).max(self.now);
-        }
-        *self = next;
-        Ok(())
-    }
-
-    fn post(&mut self, id: Uuid, legs: &[(usize, i64)], reversal: bool) {
-        for (account, _) in legs {
-            self.accounts.get_mut(account).unwrap().version += 1;
-        }
-        self.transfers.push(NaiveTransfer { id, legs: legs.to_vec(), reversed: false, reversal });
-    }
-
-    fn hold(&self, at: usize) -> Result<NaiveHold, &'static str> {
-        let hold = self.holds.get(at).cloned().ok_or("hold_unknown")?;
-        match hold.state {
-            HoldState::Captured => Err("hold_captured"),
-            HoldState::Released => Err("hold_released"),
-            HoldState::Expired => Err("hold_expired"),
-            HoldState::Active if self.is_past(&hold) => Err("hold_expired"),
-            HoldState::Active => Ok(hold),
-        }
-    }
-}
 
 fn limits(floor: Option<i64>, ceiling: Option<i64>, scale: u8) -> String {
     let limit = |name: &str, limit: Option<i64>| {
-        limit.map(|limit| format!(r#","{name}":"{}""#, render(limit.into(), scale))).unwrap_or_default()
+        limit
+            .map(|limit| format!(r#","{name}":"{}""#, render(limit.into(), scale)))
+            .unwrap_or_default()
     };
     limit("floor", floor) + &limit("ceiling", ceiling)
 }
 
 fn open(model: &mut Naive, batch: &mut Batch<'_>, op: &Op) -> (Came, Told) {
     let (account, floor, ceiling) = match op {
-        Op::Open { account, floor, ceiling } | Op::Limit { account, floor, ceiling } => (*account, *floor, *ceiling),
+        Op::Open {
+            account,
+            floor,
+            ceiling,
+        }
+        | Op::Limit {
+            account,
+            floor,
+            ceiling,
+        } => (*account, *floor, *ceiling),
         _ => unreachable!(),
     };
     let (code, asset, scale) = ACCOUNTS[account];
@@ -210,7 +47,13 @@ fn open(model: &mut Naive, batch: &mut Batch<'_>, op: &Op) -> (Came, Told) {
         } else if model.accounts.contains_key(&account) {
             Err("account_exists")
         } else {
-            let opened = NaiveAccount { floor, ceiling, closed: false, version: 1, seen: model.now };
+            let opened = NaiveAccount {
+                floor,
+                ceiling,
+                closed: false,
+                version: 1,
+                seen: model.now,
+            };
             model.accounts.insert(account, opened);
             model.as_of.insert(account, model.now);
             Ok(())
@@ -242,11 +85,20 @@ fn open(model: &mut Naive, batch: &mut Batch<'_>, op: &Op) -> (Came, Told) {
 }
 
 fn transfer(model: &mut Naive, batch: &mut Batch<'_>, op: &Op) -> (Came, Told) {
-    let Op::Transfer { from, to, amount, expect } = op else { unreachable!() };
+    let Op::Transfer {
+        from,
+        to,
+        amount,
+        expect,
+    } = op
+    else {
+        unreachable!()
+    };
     let (from, to, amount, expect) = (*from, *to, *amount, *expect);
     let (source, target) = (ACCOUNTS[from], ACCOUNTS[to]);
-    let expect_json =
-        expect.map(|version| format!(r#","expect":[{{"account":"{}","version":{version}}}]"#, source.0)).unwrap_or_default();
+    let expect_json = expect
+        .map(|version| format!(r#","expect":[{{"account":"{}","version":{version}}}]"#, source.0))
+        .unwrap_or_default();
     let came = batch.run::<Transfer>(&format!(
         r#"{{"from":"{}","to":"{}","amount":"{}"{expect_json}}}"#,
         source.0,
@@ -265,7 +117,9 @@ fn transfer(model: &mut Naive, batch: &mut Batch<'_>, op: &Op) -> (Came, Told) {
             return Err("asset_mismatch");
         }
         let id = next(model);
-        model.attempt(&[from, to], |model| model.post(id, &[(from, -amount), (to, amount)], false))
+        model.attempt(&[from, to], |model| {
+            model.post(id, &[(from, -amount), (to, amount)], false)
+        })
     })();
     (came, told)
 }
@@ -279,7 +133,11 @@ fn legs(model: &mut Naive, batch: &mut Batch<'_>, legs: &[(usize, i64)]) -> (Cam
     // Balanced per asset by a last leg on the first account of it, where one is needed.
     let mut legs = legs.to_vec();
     for (first, asset) in [(0, "USD"), (3, "BTC")] {
-        let sum: i64 = legs.iter().filter(|(account, _)| ACCOUNTS[*account].1 == asset).map(|(_, amount)| amount).sum();
+        let sum: i64 = legs
+            .iter()
+            .filter(|(account, _)| ACCOUNTS[*account].1 == asset)
+            .map(|(_, amount)| amount)
+            .sum();
         if sum != 0 {
             legs.push((first, -sum));
         }
@@ -288,7 +146,10 @@ fn legs(model: &mut Naive, batch: &mut Batch<'_>, legs: &[(usize, i64)]) -> (Cam
         .iter()
         .map(|(account, amount)| {
             let (code, _, scale) = ACCOUNTS[*account];
-            format!(r#"{{"account":"{code}","amount":"{}"}}"#, render((*amount).into(), scale))
+            format!(
+                r#"{{"account":"{code}","amount":"{}"}}"#,
+                render((*amount).into(), scale)
+            )
         })
         .collect();
     let came = batch.run::<Transfer>(&format!(r#"{{"legs":[{}]}}"#, written.join(",")));
@@ -310,9 +171,17 @@ fn legs(model: &mut Naive, batch: &mut Batch<'_>, legs: &[(usize, i64)]) -> (Cam
     (came, told)
 }
 
-fn hold(model: &mut Naive, batch: &mut Batch<'_>, account: usize, amount: i64, expires_in: Option<i64>) -> (Came, Told) {
+fn hold(
+    model: &mut Naive,
+    batch: &mut Batch<'_>,
+    account: usize,
+    amount: i64,
+    expires_in: Option<i64>,
+) -> (Came, Told) {
     let (code, _, scale) = ACCOUNTS[account];
-    let expiry = expires_in.map(|seconds| format!(r#","expires_in":{seconds}"#)).unwrap_or_default();
+    let expiry = expires_in
+        .map(|seconds| format!(r#","expires_in":{seconds}"#))
+        .unwrap_or_default();
     let amount_json = render(amount.into(), scale);
     let came = batch.run::<Hold>(&format!(r#"{{"account":"{code}","amount":"{amount_json}"{expiry}}}"#));
     let told = (|| {
@@ -322,21 +191,39 @@ fn hold(model: &mut Naive, batch: &mut Batch<'_>, account: usize, amount: i64, e
         let expires = expires_in.map(|seconds| time + seconds);
         model.attempt(&[account], |model| {
             model.accounts.get_mut(&account).unwrap().version += 1;
-            model.holds.push(NaiveHold { id, account, amount, captured: 0, state: HoldState::Active, expires });
+            model.holds.push(NaiveHold {
+                id,
+                account,
+                amount,
+                captured: 0,
+                state: HoldState::Active,
+                expires,
+            });
         })
     })();
     (came, told)
 }
 
 fn capture(model: &mut Naive, batch: &mut Batch<'_>, op: &Op) -> (Came, Told) {
-    let Op::Capture { hold: at, to, amount, last } = op else { unreachable!() };
+    let Op::Capture {
+        hold: at,
+        to,
+        amount,
+        last,
+    } = op
+    else {
+        unreachable!()
+    };
     let (at, to, last) = (*at, *to, *last);
     let id = model.holds.get(at).map_or(Uuid::max(), |hold| hold.id);
     let scale = model.holds.get(at).map_or(2, |hold| ACCOUNTS[hold.account].2);
-    let amount_json =
-        amount.map(|amount| format!(r#","amount":"{}""#, render(amount.into(), scale))).unwrap_or_default();
+    let amount_json = amount
+        .map(|amount| format!(r#","amount":"{}""#, render(amount.into(), scale)))
+        .unwrap_or_default();
     let to_code = ACCOUNTS[to].0;
-    let came = batch.run::<Capture>(&format!(r#"{{"hold":"{id}","to":"{to_code}","final":{last}{amount_json}}}"#));
+    let came = batch.run::<Capture>(&format!(
+        r#"{{"hold":"{id}","to":"{to_code}","final":{last}{amount_json}}}"#
+    ));
     let told = (|| {
         let hold = model.hold(at)?;
         if hold.account == to {
@@ -407,7 +294,11 @@ fn reverse(model: &mut Naive, batch: &mut Batch<'_>, at: usize) -> (Came, Told) 
         if original.reversed {
             return Err("transfer_reversed");
         }
-        let legs: Vec<_> = original.legs.iter().map(|(account, amount)| (*account, -amount)).collect();
+        let legs: Vec<_> = original
+            .legs
+            .iter()
+            .map(|(account, amount)| (*account, -amount))
+            .collect();
         let accounts: Vec<_> = legs.iter().map(|(account, _)| *account).collect();
         model.open_ones(&accounts)?;
         let id = next(model);
@@ -441,8 +332,18 @@ fn close(model: &mut Naive, batch: &mut Batch<'_>, account: usize) -> (Came, Tol
 fn compare(model: &Naive, batch: &Batch<'_>) {
     for (account, naive) in &model.accounts {
         let balance = batch.balance(ACCOUNTS[*account].0);
-        let ours = (balance.posted, balance.live(), balance.version, balance.closed_at.is_some());
-        let theirs = (model.posted(*account).into(), model.live(*account).into(), naive.version, naive.closed);
+        let ours = (
+            balance.posted,
+            balance.live(),
+            balance.version,
+            balance.closed_at.is_some(),
+        );
+        let theirs = (
+            model.posted(*account).into(),
+            model.live(*account).into(),
+            naive.version,
+            naive.closed,
+        );
         assert_eq!(ours, theirs, "{} of {model:?}", ACCOUNTS[*account].0);
     }
 }
@@ -456,7 +357,11 @@ fn run(ops: &[Op]) -> BTreeMap<&'static str, usize> {
     let mut seen = BTreeMap::new();
     let mut rest = ops;
     loop {
-        model.as_of = model.accounts.iter().map(|(at, account)| (*at, account.seen.max(model.now))).collect();
+        model.as_of = model
+            .accounts
+            .iter()
+            .map(|(at, account)| (*at, account.seen.max(model.now)))
+            .collect();
         let mut batch = world.batch();
         let mut pause = None;
         while let Some((op, tail)) = rest.split_first() {
@@ -470,14 +375,20 @@ fn run(ops: &[Op]) -> BTreeMap<&'static str, usize> {
                 Op::Close { account } => close(&mut model, &mut batch, *account),
                 Op::Transfer { .. } => transfer(&mut model, &mut batch, op),
                 Op::Legs(given) => legs(&mut model, &mut batch, given),
-                Op::Hold { account, amount, expires_in } => {
-                    hold(&mut model, &mut batch, *account, *amount, *expires_in)
-                }
+                Op::Hold {
+                    account,
+                    amount,
+                    expires_in,
+                } => hold(&mut model, &mut batch, *account, *amount, *expires_in),
                 Op::Capture { .. } => capture(&mut model, &mut batch, op),
                 Op::Release { .. } | Op::Expire { .. } => end(&mut model, &mut batch, op),
                 Op::Reverse { transfer } => reverse(&mut model, &mut batch, *transfer),
             };
-            assert_eq!(came.code(), told.err().unwrap_or("accepted"), "{op:?}: {came:?}, {model:?}");
+            assert_eq!(
+                came.code(),
+                told.err().unwrap_or("accepted"),
+                "{op:?}: {came:?}, {model:?}"
+            );
             *seen.entry(came.code()).or_default() += 1;
             compare(&model, &batch);
         }
@@ -534,8 +445,19 @@ fn the_generator_reaches_every_outcome() {
         }
     }
     assert!(seen["accepted"] > 1_500, "{seen:?}");
-    let rare = ["hold_not_due", "hold_expired", "transfer_reversed", "ceiling_crossed", "account_has_holds"];
-    for code in rare.iter().chain(&["floor_crossed", "capture_too_large", "version_conflict", "limit_violated"]) {
+    let rare = [
+        "hold_not_due",
+        "hold_expired",
+        "transfer_reversed",
+        "ceiling_crossed",
+        "account_has_holds",
+    ];
+    for code in rare.iter().chain(&[
+        "floor_crossed",
+        "capture_too_large",
+        "version_conflict",
+        "limit_violated",
+    ]) {
         assert!(seen.contains_key(code), "{code} never came up: {seen:?}");
     }
 }

@@ -14,7 +14,9 @@ fn usd(accounts: &[(&str, Option<&str>)]) -> World {
     world.run::<NewAsset>(r#"{"code":"USD","scale":2}"#).ok();
     for (code, floor) in accounts {
         let floor = floor.map(|floor| format!(r#","floor":"{floor}""#)).unwrap_or_default();
-        world.run::<Open>(&format!(r#"{{"account":"{code}","asset":"USD"{floor}}}"#)).ok();
+        world
+            .run::<Open>(&format!(r#"{{"account":"{code}","asset":"USD"{floor}}}"#))
+            .ok();
     }
     world
 }
@@ -46,7 +48,10 @@ fn every_amount_that_is_none_is_refused_before_the_database() {
         (&format!("1{}", "0".repeat(40)), codes::AMOUNT_TOO_LONG),
     ] {
         let came = pay(&mut world, "bank", "cash", amount);
-        assert!(matches!(&came, Came::Invalid { field, .. } if field == "amount"), "{amount:?}: {came:?}");
+        assert!(
+            matches!(&came, Came::Invalid { field, .. } if field == "amount"),
+            "{amount:?}: {came:?}"
+        );
         assert_eq!(came.code(), code, "{amount:?}");
     }
     // Only the database knows the scale.
@@ -61,7 +66,10 @@ fn every_amount_that_is_none_is_refused_before_the_database() {
         r#"["bank","cash","1"]"#,
     ] {
         let code = world.run::<Transfer>(body).code();
-        assert!(["body_invalid", codes::TRANSFER_SHAPE].contains(&code), "{body}: {code}");
+        assert!(
+            ["body_invalid", codes::TRANSFER_SHAPE].contains(&code),
+            "{body}: {code}"
+        );
     }
 }
 
@@ -74,7 +82,11 @@ fn the_legs_of_one_account_count_together() {
         {"account": "cash", "amount": "7"},
     ]});
     let id = world.run::<Transfer>(&legs.to_string()).ok().id();
-    let lines: Vec<_> = world.transfers[&id].lines.iter().map(|line| (line.version, line.amount)).collect();
+    let lines: Vec<_> = world.transfers[&id]
+        .lines
+        .iter()
+        .map(|line| (line.version, line.amount))
+        .collect();
     assert_eq!(lines, [(2, -500), (2, -200), (3, 700)]);
     assert_eq!((world.balance("cash").posted, world.balance("cash").version), (200, 3));
     world.check();
@@ -98,19 +110,32 @@ fn an_account_under_its_floor_may_move_towards_it_and_not_away() {
 }
 
 #[test]
+fn an_account_over_its_ceiling_may_move_towards_it_and_not_away() {
+    let mut world = usd(&[("bank", None), ("cash", None)]);
+    pay(&mut world, "bank", "cash", "10").ok();
+    let id = counterfoil_ledger::AccountId::of("cash");
+    world.balances.get_mut(&id).unwrap().ceiling = Some(500);
+    assert_eq!(pay(&mut world, "bank", "cash", "1").code(), codes::CEILING_CROSSED);
+    pay(&mut world, "cash", "bank", "1").ok();
+    hold(&mut world, "1", None);
+    assert_eq!(world.balance("cash").posted, 900);
+}
+
+#[test]
 fn a_hold_is_captured_in_parts_and_the_last_part_frees_the_rest() {
     let mut world = usd(&[("bank", None), ("cash", Some("0")), ("shop", None)]);
     pay(&mut world, "bank", "cash", "10").ok();
     let id = hold(&mut world, "8", None);
     assert_eq!(pay(&mut world, "cash", "bank", "3").code(), codes::FLOOR_CROSSED);
     let capture = |world: &mut World, amount: &str, last: bool| {
-        world.run::<Capture>(&json!({"hold": id, "to": "shop", "amount": amount, "final": last}).to_string())
+        world
+            .run::<Capture>(&json!({"hold": id.to_string(), "to": "shop", "amount": amount, "final": last}).to_string())
     };
-    capture(&mut world, "3", false).ok();
+    assert!(capture(&mut world, "3", false).tells(r#""captured":"3.00","left":"5.00""#));
     assert_eq!(capture(&mut world, "5.01", false).code(), codes::CAPTURE_TOO_LARGE);
     let cash = world.balance("cash");
     assert_eq!((cash.posted, cash.held, cash.available()), (700, 500, 200));
-    capture(&mut world, "1", true).ok();
+    assert!(capture(&mut world, "1", true).tells(r#""captured":"1.00","left":"0.00""#));
     let cash = world.balance("cash");
     assert_eq!((cash.posted, cash.held, cash.available()), (600, 0, 600));
     assert_eq!(world.holds[&id].state, HoldState::Captured);
@@ -130,14 +155,22 @@ fn a_hold_holds_until_its_time_passes_and_not_a_moment_longer() {
     // No worker has seen it.
     assert_eq!(world.balance("cash").available(), 1_000);
     pay(&mut world, "cash", "bank", "9").ok();
-    let named = json!({"hold": id, "to": "bank"}).to_string();
+    let named = json!({"hold": id.to_string(), "to": "bank"}).to_string();
     assert_eq!(world.run::<Capture>(&named).code(), codes::HOLD_EXPIRED);
-    assert_eq!(world.run::<Release>(&json!({"hold": id}).to_string()).code(), codes::HOLD_EXPIRED);
+    assert_eq!(
+        world
+            .run::<Release>(&json!({"hold": id.to_string()}).to_string())
+            .code(),
+        codes::HOLD_EXPIRED
+    );
     let mut batch = world.batch();
     batch.apply::<Expire>(&ExpireBody { hold: id }, "").ok();
     batch.save();
     let cash = world.balance("cash");
-    assert_eq!((cash.posted, cash.held, cash.expired, cash.next_expiry), (100, 0, 0, None));
+    assert_eq!(
+        (cash.posted, cash.held, cash.expired, cash.next_expiry),
+        (100, 0, 0, None)
+    );
     world.check();
 }
 
@@ -150,7 +183,7 @@ fn a_clock_that_steps_back_brings_no_hold_back_to_life() {
     pay(&mut world, "cash", "bank", "9").ok();
     world.tick(-30);
     assert_eq!(world.balance("cash").available(), 100);
-    let named = json!({"hold": id, "to": "bank"}).to_string();
+    let named = json!({"hold": id.to_string(), "to": "bank"}).to_string();
     assert_eq!(world.run::<Capture>(&named).code(), codes::HOLD_EXPIRED);
     // And what is written now is not written before what was written then.
     let before = world.balance("cash").changed_at;
@@ -166,11 +199,15 @@ fn the_bound_on_the_next_expiry_moves_on_when_the_expired_holds_are_gone() {
     let bound = |world: &World| world.balance("cash").next_expiry;
     assert_eq!(bound(&world), world.holds[&first].expires_at);
     // Released before its time: the bound stays where it was, which is allowed, until somebody looks.
-    world.run::<Release>(&json!({"hold": first}).to_string()).ok();
+    world
+        .run::<Release>(&json!({"hold": first.to_string()}).to_string())
+        .ok();
     world.tick(20);
     let third = hold(&mut world, "4", None);
     assert_eq!(bound(&world), world.holds[&second].expires_at);
-    world.run::<Release>(&json!({"hold": third}).to_string()).ok();
+    world
+        .run::<Release>(&json!({"hold": third.to_string()}).to_string())
+        .ok();
     world.tick(100);
     assert_eq!(world.balance("cash").live(), 0);
 }
@@ -179,12 +216,12 @@ fn the_bound_on_the_next_expiry_moves_on_when_the_expired_holds_are_gone() {
 fn a_reversal_is_a_transfer_of_its_own_and_happens_once() {
     let mut world = usd(&[("bank", None), ("cash", None)]);
     let id = pay(&mut world, "bank", "cash", "5").ok().id();
-    let named = json!({"transfer": id, "description": "mistake"}).to_string();
+    let named = json!({"transfer": id.to_string(), "description": "mistake"}).to_string();
     let back = world.run::<Reverse>(&named).ok().id();
     assert_eq!(world.transfers[&id].reversed_by, Some(back));
     assert_eq!(world.transfers[&back].about.reverses, Some(id));
     assert_eq!(world.run::<Reverse>(&named).code(), codes::TRANSFER_REVERSED);
-    let of_back = json!({"transfer": back}).to_string();
+    let of_back = json!({"transfer": back.to_string()}).to_string();
     assert_eq!(world.run::<Reverse>(&of_back).code(), codes::TRANSFER_IS_REVERSAL);
     assert_eq!((world.balance("bank").posted, world.balance("cash").posted), (0, 0));
 }
@@ -193,8 +230,13 @@ fn a_reversal_is_a_transfer_of_its_own_and_happens_once() {
 fn a_reversal_of_a_capture_gives_back_the_amount_and_not_the_hold() {
     let mut world = usd(&[("bank", None), ("cash", None)]);
     let id = hold(&mut world, "5", None);
-    let taken = world.run::<Capture>(&json!({"hold": id, "to": "bank"}).to_string()).ok().id();
-    world.run::<Reverse>(&json!({"transfer": taken}).to_string()).ok();
+    let taken = world
+        .run::<Capture>(&json!({"hold": id.to_string(), "to": "bank"}).to_string())
+        .ok()
+        .id();
+    world
+        .run::<Reverse>(&json!({"transfer": taken.to_string()}).to_string())
+        .ok();
     assert_eq!((world.balance("cash").posted, world.balance("cash").held), (0, 0));
     assert_eq!(world.holds[&id].state, HoldState::Captured);
     world.check();
@@ -204,9 +246,15 @@ fn a_reversal_of_a_capture_gives_back_the_amount_and_not_the_hold() {
 fn a_limit_that_is_not_said_stays_and_null_takes_it_away() {
     let mut world = usd(&[("bank", None), ("cash", Some("-5"))]);
     world.run::<Limit>(r#"{"account":"cash","ceiling":"5"}"#).ok();
-    assert_eq!((world.balance("cash").floor, world.balance("cash").ceiling), (Some(-500), Some(500)));
+    assert_eq!(
+        (world.balance("cash").floor, world.balance("cash").ceiling),
+        (Some(-500), Some(500))
+    );
     world.run::<Limit>(r#"{"account":"cash","floor":null}"#).ok();
-    assert_eq!((world.balance("cash").floor, world.balance("cash").ceiling), (None, Some(500)));
+    assert_eq!(
+        (world.balance("cash").floor, world.balance("cash").ceiling),
+        (None, Some(500))
+    );
     assert_eq!(pay(&mut world, "bank", "cash", "5.01").code(), codes::CEILING_CROSSED);
     pay(&mut world, "cash", "bank", "100").ok();
 }
@@ -223,7 +271,10 @@ fn an_account_closes_over_holds_that_have_expired_and_the_worker_still_gets_at_t
     batch.apply::<Expire>(&ExpireBody { hold: id }, "").ok();
     batch.save();
     assert_eq!(world.balance("cash").held, 0);
-    assert_eq!(world.run::<Open>(r#"{"account":"cash","asset":"USD"}"#).code(), codes::ACCOUNT_EXISTS);
+    assert_eq!(
+        world.run::<Open>(r#"{"account":"cash","asset":"USD"}"#).code(),
+        codes::ACCOUNT_EXISTS
+    );
 }
 
 #[test]

@@ -33,9 +33,15 @@ pub struct Batch<'a> {
 /// What came of a body: the id it made, if it made one, and the whole reply; or why not.
 #[derive(Debug)]
 pub enum Came {
-    Accepted { id: Option<Uuid>, reply: String },
+    Accepted {
+        id: Option<Uuid>,
+        reply: String,
+    },
     /// Without the database: no stub.
-    Invalid { code: &'static str, field: String },
+    Invalid {
+        code: &'static str,
+        field: String,
+    },
     Refused(Refusal),
 }
 
@@ -54,6 +60,11 @@ impl Came {
             Self::Accepted { id: Some(id), .. } => *id,
             other => panic!("nothing was made: {other:?}"),
         }
+    }
+
+    /// The result, as far as it tells anything but ids.
+    pub fn tells(&self, text: &str) -> bool {
+        matches!(self, Self::Accepted { reply, .. } if reply.replace('\\', "").contains(text))
     }
 
     #[track_caller]
@@ -113,7 +124,11 @@ impl World {
     /// What `balance_load.sql` does.
     fn load(&self, id: AccountId, stored: &Balance) -> Balance {
         let as_of = self.now.max(stored.changed_at);
-        let active = || self.holds.values().filter(|hold| hold.account == id && hold.state == HoldState::Active);
+        let active = || {
+            self.holds
+                .values()
+                .filter(|hold| hold.account == id && hold.state == HoldState::Active)
+        };
         let expiries = || active().filter_map(|hold| hold.expires_at);
         let earliest = expiries().min();
         assert!(
@@ -127,7 +142,12 @@ impl World {
         } else {
             (0, stored.next_expiry)
         };
-        Balance { expired, following, as_of, ..*stored }
+        Balance {
+            expired,
+            following,
+            as_of,
+            ..*stored
+        }
     }
 
     /// One body in a batch of its own.
@@ -165,10 +185,20 @@ impl World {
         }
         for (id, stored) in &self.balances {
             let balance = self.load(*id, stored);
-            assert_eq!(balance.posted, posted.get(id).copied().unwrap_or_default(), "posted of {id:?}");
-            let active = self.holds.values().filter(|hold| hold.account == *id && hold.state == HoldState::Active);
+            assert_eq!(
+                balance.posted,
+                posted.get(id).copied().unwrap_or_default(),
+                "posted of {id:?}"
+            );
+            let active = self
+                .holds
+                .values()
+                .filter(|hold| hold.account == *id && hold.state == HoldState::Active);
             assert_eq!(balance.held, active.map(HoldRow::rest).sum::<i128>(), "held of {id:?}");
-            assert!(!balance.is_under_floor() && !balance.is_over_ceiling(), "limits of {balance:?}");
+            assert!(
+                !balance.is_under_floor() && !balance.is_over_ceiling(),
+                "limits of {balance:?}"
+            );
         }
     }
 }
@@ -178,7 +208,10 @@ impl Batch<'_> {
         let raw: Box<RawValue> = serde_json::from_str(json).unwrap_or_else(|error| panic!("{json}: {error}"));
         match K::parse(&raw) {
             Ok(body) => self.apply::<K>(&body, json),
-            Err(invalid) => Came::Invalid { code: invalid.code, field: invalid.field },
+            Err(invalid) => Came::Invalid {
+                code: invalid.code,
+                field: invalid.field,
+            },
         }
     }
 
@@ -193,7 +226,9 @@ impl Batch<'_> {
         let id = match K::NAME {
             "ledger.hold" => {
                 let account = books.get::<Holds>(&next).unwrap().account;
-                self.world.holds.insert(next, books.get::<Holds>(&next).unwrap().clone());
+                self.world
+                    .holds
+                    .insert(next, books.get::<Holds>(&next).unwrap().clone());
                 self.plan.tell::<HoldAccount>(Name::Id(next), next, account);
                 Some(next)
             }
@@ -240,8 +275,16 @@ impl Batch<'_> {
         let books = &self.plan.books;
         for (id, row) in &mut self.world.balances {
             let changed = books.get::<Balances>(id).unwrap();
-            assert!(changed.version >= row.version && changed.changed_at >= row.changed_at, "{row:?} to {changed:?}");
-            *row = Balance { next_expiry: changed.stored_expiry(), expired: 0, following: None, ..*changed };
+            assert!(
+                changed.version >= row.version && changed.changed_at >= row.changed_at,
+                "{row:?} to {changed:?}"
+            );
+            *row = Balance {
+                next_expiry: changed.stored_expiry(),
+                expired: 0,
+                following: None,
+                ..*changed
+            };
         }
         for (id, row) in &mut self.world.holds {
             row.clone_from(books.get::<Holds>(id).unwrap());

@@ -7,6 +7,7 @@ use tokio::time::timeout;
 
 use crate::cluster::{BACKEND, Cluster, ONE, SLEEP, THING_TOUCH, insert};
 use crate::on_both;
+use crate::proxy::{Fault, Proxy};
 
 on_both!(
     dropped_without_commit_it_is_rolled_back,
@@ -17,6 +18,7 @@ on_both!(
     dropped_outside_of_a_runtime_it_closes_its_connection,
     a_begin_that_nobody_waits_for_leaves_nothing,
     a_commit_that_nobody_waits_for_leaves_nothing,
+    a_commit_that_hangs_is_not_handed_to_the_next,
 );
 
 async fn dropped_without_commit_it_is_rolled_back(cluster: Cluster) {
@@ -144,4 +146,23 @@ async fn a_commit_that_nobody_waits_for_leaves_nothing(cluster: Cluster) {
     let tx = narrow.pool(Role::App).begin(&ONE).await.unwrap();
     insert(&tx, 1, 1_000).await.unwrap();
     tx.commit().await.unwrap();
+}
+
+/// Whoever asked for it has gone before the reply came, which never will. The connection must not
+/// be given to the next one, who would wait for it, nor may COMMIT be cancelled.
+async fn a_commit_that_hangs_is_not_handed_to_the_next(cluster: Cluster) {
+    let db = cluster.database().await;
+    let proxy = Proxy::before(cluster.port()).await;
+    let narrow = db.with(|settings| {
+        settings.port = proxy.port;
+        settings.pool_size = [(Role::App, 1)].into();
+    });
+    let tx = narrow.pool(Role::App).begin(&ONE).await.unwrap();
+    insert(&tx, 1, 1).await.unwrap();
+    proxy.arm(Fault::Swallow);
+    timeout(Duration::from_millis(50), tx.commit())
+        .await
+        .expect_err("no reply");
+    let begin = timeout(Duration::from_secs(1), narrow.pool(Role::App).begin(&ONE)).await;
+    begin.expect("another connection").unwrap().rollback().await;
 }

@@ -63,21 +63,38 @@ impl<R: Read> Rows<R> {
         let names: Vec<String> = header
             .iter()
             // Spreadsheets write a byte order mark before the first name.
-            .map(|name| String::from_utf8_lossy(name.strip_prefix(b"\xef\xbb\xbf").unwrap_or(name)).trim().to_owned())
+            .map(|name| {
+                String::from_utf8_lossy(name.strip_prefix(b"\xef\xbb\xbf").unwrap_or(name))
+                    .trim()
+                    .to_owned()
+            })
             .collect();
         let mut places = [0; 6];
         for (place, column) in places.iter_mut().zip(COLUMNS) {
-            let mut found = names.iter().enumerate().filter(|(_, name)| *name == column).map(|(at, _)| at);
+            let mut found = names
+                .iter()
+                .enumerate()
+                .filter(|(_, name)| *name == column)
+                .map(|(at, _)| at);
             *place = match (found.next(), found.next()) {
                 (Some(at), None) => at,
                 (None, _) => return Err(Error::Header(format!("`{column}` is missing"))),
                 (Some(_), Some(_)) => return Err(Error::Header(format!("`{column}` is there twice"))),
             };
         }
-        if let Some(name) = names.iter().find(|name| !COLUMNS.contains(&name.as_str()) && *name != ERROR) {
+        if let Some(name) = names
+            .iter()
+            .find(|name| !COLUMNS.contains(&name.as_str()) && *name != ERROR)
+        {
             return Err(Error::Header(format!("`{name}` is not one of {}", COLUMNS.join(", "))));
         }
-        Ok(Self { reader, places, width: names.len(), ahead: None, cut: None })
+        Ok(Self {
+            reader,
+            places,
+            width: names.len(),
+            ahead: None,
+            cut: None,
+        })
     }
 
     /// Bytes read so far.
@@ -99,7 +116,12 @@ impl<R: Read> Rows<R> {
         if whole {
             fields = self.places.iter().map(|place| &fields[*place]).collect();
         }
-        Ok(Some(Row { line, fields, key, whole }))
+        Ok(Some(Row {
+            line,
+            fields,
+            key,
+            whole,
+        }))
     }
 
     /// The asset and the amount of the next row that has them, as they are written.
@@ -117,7 +139,10 @@ impl<R: Read> Rows<R> {
     pub(super) fn next_group(&mut self) -> Result<Option<Group>, Error> {
         let Some(first) = self.next_row()? else { return Ok(None) };
         let continues = self.cut.take().is_some_and(|key| key == first.key);
-        let mut group = Group { rows: vec![first], continues };
+        let mut group = Group {
+            rows: vec![first],
+            continues,
+        };
         while let Some(row) = self.next_row()? {
             let same = row.key == group.rows[0].key;
             // A file of one key must not fill the memory.
@@ -161,7 +186,10 @@ impl Group {
     pub(super) fn body(&self) -> Result<ImportBody, Trouble> {
         if self.continues {
             let message = format!("there are more than {MOST_ROWS} rows of this key");
-            return Err(Trouble { code: codes::LEGS_COUNT.into(), message });
+            return Err(Trouble {
+                code: codes::LEGS_COUNT.into(),
+                message,
+            });
         }
         let mut legs = Vec::with_capacity(self.rows.len());
         let mut rows = Vec::with_capacity(self.rows.len());
@@ -170,12 +198,20 @@ impl Group {
         }
         let [key, date, description, ..] = rows[0];
         if key.is_empty() || key.len() > MAX_SOURCE || key.contains(char::is_control) {
-            return Err(row_invalid("the key is 1 to 255 bytes long, without control characters".to_owned()));
+            return Err(row_invalid(
+                "the key is 1 to 255 bytes long, without control characters".to_owned(),
+            ));
         }
         for (i, [_, other_date, other_description, account, asset, amount]) in rows.iter().copied().enumerate() {
             if other_date != date || other_description != description {
-                let message = format!("row {}: the rows of one transfer have one date and one description", i + 1);
-                return Err(Trouble { code: codes::ROWS_DIFFER.into(), message });
+                let message = format!(
+                    "row {}: the rows of one transfer have one date and one description",
+                    i + 1
+                );
+                return Err(Trouble {
+                    code: codes::ROWS_DIFFER.into(),
+                    message,
+                });
             }
             let leg = (|| {
                 let account = AccountCode::parse(account, "account")?;
@@ -189,9 +225,15 @@ impl Group {
         }
         let Some(effective_at) = time::date(date) else {
             let message = "a date is written as 2026-01-31".to_owned();
-            return Err(Trouble { code: codes::DATE_INVALID.into(), message });
+            return Err(Trouble {
+                code: codes::DATE_INVALID.into(),
+                message,
+            });
         };
-        let trouble = |invalid: Invalid| Trouble { code: invalid.code.into(), message: invalid.message.into_owned() };
+        let trouble = |invalid: Invalid| Trouble {
+            code: invalid.code.into(),
+            message: invalid.message.into_owned(),
+        };
         let description = text::text(Some(description), "description").map_err(trouble)?;
         ImportBody::new(key, legs, effective_at, description).map_err(trouble)
     }
@@ -200,7 +242,10 @@ impl Group {
 /// The six fields of a row.
 fn fields(row: &Row) -> Result<[&str; 6], String> {
     if !row.whole {
-        return Err(format!("it has {} fields, and the first row of the file another number", row.fields.len()));
+        return Err(format!(
+            "it has {} fields, and the first row of the file another number",
+            row.fields.len()
+        ));
     }
     let mut out = [""; 6];
     for (field, (bytes, name)) in out.iter_mut().zip(row.fields.iter().zip(COLUMNS)) {

@@ -28,7 +28,10 @@ pub(super) enum Verdict {
     Done,
     /// It was imported before.
     Known,
-    Refused { code: String, message: String },
+    Refused {
+        code: String,
+        message: String,
+    },
 }
 
 /// What takes effects: lanes, and in tests the books alone.
@@ -49,7 +52,13 @@ pub(super) struct Lanes<'a, F> {
 
 impl<'a, F> Lanes<'a, F> {
     pub(super) fn new(kinds: &'a Kinds, tenant: TenantId, run: Uuid, submit: F) -> Self {
-        Self { kinds, tenant, run, count: 0, submit }
+        Self {
+            kinds,
+            tenant,
+            run,
+            count: 0,
+            submit,
+        }
     }
 
     fn intent(&self, effect: &Effect, number: u64) -> Intent {
@@ -94,12 +103,17 @@ fn meaning(answer: Answer) -> Meaning {
 
 fn verdict(stub: &Stub) -> Verdict {
     match stub.refusal() {
-        Some(refusal) => {
-            Verdict::Refused { code: refusal.code.into_owned(), message: refusal.message.into_owned() }
-        }
+        Some(refusal) => Verdict::Refused {
+            code: refusal.code.into_owned(),
+            message: refusal.message.into_owned(),
+        },
         None => {
             let result: serde_json::Value = serde_json::from_str(&stub.result).unwrap_or_default();
-            if result.get("known").is_some() { Verdict::Known } else { Verdict::Done }
+            if result.get("known").is_some() {
+                Verdict::Known
+            } else {
+                Verdict::Done
+            }
         }
     }
 }
@@ -112,7 +126,10 @@ impl<F: AsyncFnMut(Vec<Intent>) -> Vec<Answer>> Sink for Lanes<'_, F> {
         let mut open: Vec<usize> = (0..effects.len()).collect();
         let mut tries = 0;
         while !open.is_empty() {
-            let intents = open.iter().map(|i| self.intent(&effects[*i], first + *i as u64)).collect();
+            let intents = open
+                .iter()
+                .map(|i| self.intent(&effects[*i], first + *i as u64))
+                .collect();
             let answers = (self.submit)(intents).await;
             assert_eq!(answers.len(), open.len(), "each intent has its answer");
             let mut left = Vec::new();
@@ -138,6 +155,9 @@ impl<F: AsyncFnMut(Vec<Intent>) -> Vec<Answer>> Sink for Lanes<'_, F> {
             }
             open = left;
         }
-        Ok(verdicts.into_iter().map(|verdict| verdict.expect("each was settled")).collect())
+        Ok(verdicts
+            .into_iter()
+            .map(|verdict| verdict.expect("each was settled"))
+            .collect())
     }
 }

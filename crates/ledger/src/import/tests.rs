@@ -26,16 +26,21 @@ impl Book {
         let mut kinds = Kinds::new();
         register(&mut kinds);
         let now = "2026-01-31T12:00:00Z".parse().unwrap();
-        Self { plan: Plan::new(&kinds, TenantId(1), now), accounts: BTreeMap::new(), log: Vec::new() }
+        Self {
+            plan: Plan::new(&kinds, TenantId(1), now),
+            accounts: BTreeMap::new(),
+            log: Vec::new(),
+        }
     }
 
     fn apply<K: Kind>(&mut self, body: &K::Body) -> Verdict {
         match self.plan.apply::<K>(body) {
             Outcome::Accepted(reply) if format!("{reply:?}").contains("known") => Verdict::Known,
             Outcome::Accepted(_) => Verdict::Done,
-            Outcome::Refused(refusal) => {
-                Verdict::Refused { code: refusal.code.to_owned(), message: refusal.message.into_owned() }
-            }
+            Outcome::Refused(refusal) => Verdict::Refused {
+                code: refusal.code.to_owned(),
+                message: refusal.message.into_owned(),
+            },
         }
     }
 
@@ -87,7 +92,13 @@ fn import(book: &mut Book, text: impl AsRef<[u8]>) -> Result<(Counts, String), E
         runtime.block_on(run_on(book, input, open, |progress| last = progress))?
     };
     assert!(opened <= 1, "one error file is enough");
-    assert_eq!(last, Progress { bytes: 2 * text.as_ref().len() as u64, counts });
+    assert_eq!(
+        last,
+        Progress {
+            bytes: 2 * text.as_ref().len() as u64,
+            counts
+        }
+    );
     Ok((counts, String::from_utf8_lossy(&errors).into_owned()))
 }
 
@@ -113,13 +124,20 @@ fn the_journal_imports_whole_and_its_balances_are_those_of_the_accounting_progra
     let mut book = Book::new();
     let journal = std::fs::read(data("journal.csv")).unwrap();
     let (counts, errors) = import(&mut book, &journal).unwrap();
-    assert_eq!((counts.rows, counts.imported, counts.known, counts.failed), (6_070, 2_136, 0, 0), "{errors}");
+    assert_eq!(
+        (counts.rows, counts.imported, counts.known, counts.failed),
+        (6_070, 2_136, 0, 0),
+        "{errors}"
+    );
     assert_eq!((counts.assets, errors.as_str()), (3, ""));
 
     // As numbers: the accounting program writes -129500 beside 0.00 of the same asset.
     let number = |text: &str| Decimal::parse(text).unwrap();
     let ours = |book: &Book| -> BTreeMap<_, _> {
-        book.balances().into_iter().map(|(code, (asset, posted))| (code, (asset, number(&posted)))).collect()
+        book.balances()
+            .into_iter()
+            .map(|(code, (asset, posted))| (code, (asset, number(&posted))))
+            .collect()
     };
     let mut expected = BTreeMap::new();
     for row in csv::Reader::from_reader(File::open(data("journal_balances.csv")).unwrap()).into_records() {
@@ -130,7 +148,10 @@ fn the_journal_imports_whole_and_its_balances_are_those_of_the_accounting_progra
 
     // Again: everything is known, and nothing moves.
     let (again, errors) = import(&mut book, &journal).unwrap();
-    assert_eq!((again.imported, again.known, again.failed, again.assets, again.accounts), (0, 2_136, 0, 0, 0));
+    assert_eq!(
+        (again.imported, again.known, again.failed, again.assets, again.accounts),
+        (0, 2_136, 0, 0, 0)
+    );
     assert_eq!((ours(&book), errors.as_str()), (expected, ""));
 }
 
@@ -160,10 +181,19 @@ fn rows_with_errors_can_be_mended_and_sent_again() {
     );
     let (counts, errors) = import(&mut book, &text).unwrap();
     assert_eq!((counts.imported, counts.failed, counts.rows), (2, 7, 18), "{errors}");
-    let told: Vec<_> = errors.lines().skip(1).map(|line| line.split(',').next_back().unwrap()).collect();
+    let told: Vec<_> = errors
+        .lines()
+        .skip(1)
+        .map(|line| line.split(',').next_back().unwrap())
+        .collect();
     assert!(errors.starts_with("key,date,description,account,asset,amount,error\nb,2026-01-02,two,cash,USD,1e3,"));
     for code in [
-        "amount_invalid", "legs_unbalanced", "date_invalid", "asset_mismatch", "rows_differ", "row_invalid",
+        "amount_invalid",
+        "legs_unbalanced",
+        "date_invalid",
+        "asset_mismatch",
+        "rows_differ",
+        "row_invalid",
     ] {
         assert!(errors.contains(&format!("{code}: ")), "{code} in {told:?}");
     }
@@ -179,7 +209,7 @@ fn rows_with_errors_can_be_mended_and_sent_again() {
         .replace("\n,", "\ni,");
     let (counts, errors) = import(&mut book, &mended).unwrap();
     assert_eq!((counts.imported, counts.known, counts.failed), (7, 0, 0), "{errors}");
-    let (counts, _) = import(&mut book, &text.replace("1e3", "1000")).unwrap();
+    let (counts, _) = import(&mut book, text.replace("1e3", "1000")).unwrap();
     assert_eq!((counts.imported, counts.known), (0, 3));
     assert_eq!(book.balances()["cash"].1, "1014.50");
 }
@@ -207,7 +237,10 @@ fn the_same_key_for_another_transfer_is_refused_and_the_first_stays() {
     );
     let (counts, errors) = import(&mut book, text).unwrap();
     assert_eq!((counts.imported, counts.failed), (2, 1));
-    assert!(errors.contains("source_exists: the key a was imported before"), "{errors}");
+    assert!(
+        errors.contains("source_exists: the key a was imported before"),
+        "{errors}"
+    );
     assert_eq!(book.balances()["cash"].1, "2");
 }
 
@@ -227,12 +260,19 @@ fn a_transfer_of_too_many_rows_is_refused_in_all_its_parts() {
 #[test]
 fn columns_may_stand_in_any_order_and_unknown_ones_are_refused() {
     let mut book = Book::new();
-    let text = "\u{feff}amount,asset,account,description,date,key\n1,USD,cash,,2026-01-01,a\n-1,USD,bank,,2026-01-01,a\n";
+    let text =
+        "\u{feff}amount,asset,account,description,date,key\n1,USD,cash,,2026-01-01,a\n-1,USD,bank,,2026-01-01,a\n";
     assert_eq!(import(&mut book, text).unwrap().0.imported, 1);
     for (header, message) in [
         ("key,date,description,account,asset\n", "`amount` is missing"),
-        ("key,date,description,account,asset,amount,key\n", "`key` is there twice"),
-        ("key,date,description,account,asset,amount,cost\n", "`cost` is not one of"),
+        (
+            "key,date,description,account,asset,amount,key\n",
+            "`key` is there twice",
+        ),
+        (
+            "key,date,description,account,asset,amount,cost\n",
+            "`cost` is not one of",
+        ),
         ("", "`key` is missing"),
     ] {
         match import(&mut book, header) {
@@ -249,7 +289,10 @@ fn bytes_that_are_no_text_come_back_as_they_were() {
     text.extend_from_slice(b"a,2026-01-01,\xff,cash,USD,1\na,2026-01-01,\xff,bank,USD,-1\n");
     let (counts, errors) = import(&mut book, text).unwrap();
     assert_eq!(counts.failed, 1);
-    assert!(errors.contains("row_invalid: row 1: the field description is not UTF-8"), "{errors}");
+    assert!(
+        errors.contains("row_invalid: row 1: the field description is not UTF-8"),
+        "{errors}"
+    );
 }
 
 #[test]
@@ -262,7 +305,9 @@ fn an_import_that_gives_up_says_where() {
     }
     let text = format!("{HEADER}a,2026-01-01,,cash,USD,1\na,2026-01-01,,bank,USD,-1\n");
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let told = runtime.block_on(run_on(Down, Cursor::new(text), || Ok(std::io::sink()), |_| ())).unwrap_err();
+    let told = runtime
+        .block_on(run_on(Down, Cursor::new(text), || Ok(std::io::sink()), |_| ()))
+        .unwrap_err();
     assert_eq!(
         told.to_string(),
         "the import stopped at line 2: the server is on its way down; run it again to go on"

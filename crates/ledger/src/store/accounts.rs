@@ -19,7 +19,8 @@ impl AppendTable for Accounts {
         let assets: Vec<_> = rows.iter().map(|(_, account)| account.asset.as_str()).collect();
         let metadata: Vec<_> = rows.iter().map(|(_, account)| account.metadata.as_deref()).collect();
         let times: Vec<_> = rows.iter().map(|(_, account)| account.recorded_at).collect();
-        tx.execute(ACCOUNT_INSERT, &[&tenants, &ids, &codes, &assets, &metadata, &times]).await?;
+        tx.execute(ACCOUNT_INSERT, &[&tenants, &ids, &codes, &assets, &metadata, &times])
+            .await?;
         Ok(())
     }
 }

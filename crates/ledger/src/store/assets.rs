@@ -1,10 +1,10 @@
 //! Assets in books.
 
 use counterfoil_intent::{Changes, LockClass, Table, Wait};
-use counterfoil_pg::{Error, Row, Scope, TenantId, Tx};
+use counterfoil_pg::{Error, Row, Scope, TenantId, Tid, Tx};
 use jiff::Timestamp;
 
-use super::{ASSET_FILL, ASSET_LOAD, ASSET_LOCK, ASSET_LOCK_SKIP, ASSET_MAKE, ASSET_UNMAKE, arrays};
+use super::{ASSET_FILL, ASSET_LOAD, ASSET_LOCK, ASSET_LOCK_SKIP, ASSET_MAKE, ASSET_UNMAKE, unplaced};
 use crate::asset::{Asset, AssetCode};
 
 #[derive(Debug)]
@@ -29,28 +29,37 @@ impl Table for Assets {
         tx: &Tx,
         keys: &[(TenantId, AssetCode)],
         wait: Wait,
-    ) -> Result<Vec<(TenantId, AssetCode)>, Error> {
+    ) -> Result<Vec<(TenantId, AssetCode, Tid)>, Error> {
         let sql = match wait {
             Wait::Skip => ASSET_LOCK_SKIP,
             Wait::Queue => ASSET_LOCK,
         };
-        super::keys(tx, sql, keys, AssetCode::as_str, |row| code(row, 1)).await
+        super::locked(tx, sql, keys, AssetCode::as_str, |row| code(row, 1)).await
     }
 
     async fn load(
         _: &Scope,
         tx: &Tx,
-        keys: &[(TenantId, AssetCode)],
+        keys: &[(TenantId, AssetCode, Option<Tid>)],
         _: Timestamp,
     ) -> Result<Vec<(TenantId, AssetCode, Asset)>, Error> {
-        let (tenants, codes) = arrays(keys, AssetCode::as_str);
+        let (tenants, codes) = unplaced(keys, AssetCode::as_str);
         let rows = tx.query(ASSET_LOAD, &[&tenants, &codes]).await?;
-        let asset = |row: &Row| Asset { scale: super::scale(row, 2), recorded_at: row.get(3) };
-        Ok(rows.iter().map(|row| (TenantId(row.get(0)), code(row, 1), asset(row))).collect())
+        let asset = |row: &Row| Asset {
+            scale: super::scale(row, 2),
+            recorded_at: row.get(3),
+        };
+        Ok(rows
+            .iter()
+            .map(|row| (TenantId(row.get(0)), code(row, 1), asset(row)))
+            .collect())
     }
 
     async fn save(_: &Scope, tx: &Tx, changes: &Changes<'_, Self>) -> Result<(), Error> {
-        assert!(changes.update.is_empty() && changes.insert.is_empty(), "an asset is made, and never changes");
+        assert!(
+            changes.update.is_empty() && changes.insert.is_empty(),
+            "an asset is made, and never changes"
+        );
         if !changes.fill.is_empty() {
             let tenants: Vec<_> = changes.fill.iter().map(|(tenant, ..)| tenant.0).collect();
             let codes: Vec<_> = changes.fill.iter().map(|(_, code, _)| code.as_str()).collect();

@@ -1,12 +1,12 @@
 //! Balances in books: the hot rows.
 
 use counterfoil_intent::{Changes, LockClass, Table, Wait};
-use counterfoil_pg::{Error, Row, Scope, TenantId, ToSql, Tx, Whole};
+use counterfoil_pg::{Error, Row, Scope, TenantId, Tid, ToSql, Tx, Whole};
 use jiff::Timestamp;
 
 use super::{
-    BALANCE_FILL, BALANCE_LOAD, BALANCE_LOCK, BALANCE_LOCK_SKIP, BALANCE_MAKE, BALANCE_UNMAKE, BALANCE_UPDATE, arrays,
-    optional_whole, whole,
+    BALANCE_FILL, BALANCE_LOAD, BALANCE_LOAD_LOCKED, BALANCE_LOCK, BALANCE_LOCK_SKIP, BALANCE_MAKE, BALANCE_UNMAKE,
+    BALANCE_UPDATE, optional_whole, whole,
 };
 use crate::account::{AccountId, Balance};
 use crate::asset::AssetCode;
@@ -52,35 +52,65 @@ impl Table for Balances {
         tx: &Tx,
         keys: &[(TenantId, AccountId)],
         wait: Wait,
-    ) -> Result<Vec<(TenantId, AccountId)>, Error> {
+    ) -> Result<Vec<(TenantId, AccountId, Tid)>, Error> {
         let sql = match wait {
             Wait::Skip => BALANCE_LOCK_SKIP,
             Wait::Queue => BALANCE_LOCK,
         };
-        super::keys(tx, sql, keys, |id| id.0, id).await
+        super::locked(tx, sql, keys, |id| id.0, id).await
     }
 
     async fn load(
         _: &Scope,
         tx: &Tx,
-        keys: &[(TenantId, AccountId)],
+        keys: &[(TenantId, AccountId, Option<Tid>)],
         now: Timestamp,
     ) -> Result<Vec<(TenantId, AccountId, Balance)>, Error> {
-        let (tenants, ids) = arrays(keys, |id| id.0);
-        let rows = tx.query(BALANCE_LOAD, &[&tenants, &ids, &now]).await?;
-        Ok(rows.iter().map(|row| (TenantId(row.get(0)), id(row), balance(row, now))).collect())
+        let places: Vec<Tid> = keys.iter().filter_map(|(.., place)| *place).collect();
+        let mut rows = Vec::new();
+        if !places.is_empty() {
+            rows = tx.query(BALANCE_LOAD_LOCKED, &[&places, &now]).await?;
+        }
+        if places.len() < keys.len() {
+            let others = keys.iter().filter(|(.., place)| place.is_none());
+            let (tenants, ids): (Vec<i64>, Vec<_>) = others.map(|(tenant, id, _)| (tenant.0, id.0)).unzip();
+            rows.extend(tx.query(BALANCE_LOAD, &[&tenants, &ids, &now]).await?);
+        }
+        Ok(rows
+            .iter()
+            .map(|row| (TenantId(row.get(0)), id(row), balance(row, now)))
+            .collect())
     }
 
     async fn save(_: &Scope, tx: &Tx, changes: &Changes<'_, Self>) -> Result<(), Error> {
         assert!(changes.insert.is_empty(), "the id of an account is never fresh");
         if !changes.update.is_empty() {
             let columns = Columns::of(&changes.update);
-            tx.execute(BALANCE_UPDATE, &columns.params()).await?;
+            let mut params: Vec<&(dyn ToSql + Sync)> = vec![&changes.places];
+            params.extend(&columns.params()[2..]);
+            let written = tx.execute(BALANCE_UPDATE, &params).await?;
+            if written != changes.places.len() as u64 {
+                // A row that is not where its lock said would be an update lost.
+                let got = usize::try_from(written).unwrap_or(usize::MAX);
+                return Err(Error::Rows {
+                    statement: BALANCE_UPDATE.name,
+                    expected: "every locked row",
+                    got,
+                });
+            }
         }
         if !changes.fill.is_empty() {
             let columns = Columns::of(&changes.fill);
-            let assets: Vec<_> = changes.fill.iter().map(|(.., balance)| balance.asset.as_str()).collect();
-            let scales: Vec<_> = changes.fill.iter().map(|(.., balance)| i16::from(balance.scale)).collect();
+            let assets: Vec<_> = changes
+                .fill
+                .iter()
+                .map(|(.., balance)| balance.asset.as_str())
+                .collect();
+            let scales: Vec<_> = changes
+                .fill
+                .iter()
+                .map(|(.., balance)| i16::from(balance.scale))
+                .collect();
             let mut params: Vec<&(dyn ToSql + Sync)> = columns.params().into();
             params.push(&assets);
             params.push(&scales);

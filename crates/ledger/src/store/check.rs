@@ -25,7 +25,11 @@ pub struct Violation {
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: tenant {}, {}: {}", self.rule, self.tenant, self.subject, self.detail)
+        write!(
+            f,
+            "{}: tenant {}, {}: {}",
+            self.rule, self.tenant, self.subject, self.detail
+        )
     }
 }
 

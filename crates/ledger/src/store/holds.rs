@@ -1,11 +1,11 @@
 //! Holds in books.
 
 use counterfoil_intent::{Changes, Fact, LockClass, Table, Wait};
-use counterfoil_pg::{Error, Row, Scope, TenantId, Tx, Whole};
+use counterfoil_pg::{Error, Row, Scope, TenantId, Tid, Tx, Whole};
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::{HOLD_ACCOUNTS, HOLD_INSERT, HOLD_LOAD, HOLD_LOCK, HOLD_LOCK_SKIP, HOLD_UPDATE, arrays, whole};
+use super::{HOLD_ACCOUNTS, HOLD_INSERT, HOLD_LOAD, HOLD_LOCK, HOLD_LOCK_SKIP, HOLD_UPDATE, arrays, unplaced, whole};
 use crate::account::AccountId;
 use crate::hold::{HoldRow, HoldState};
 
@@ -44,27 +44,33 @@ impl Table for Holds {
         tx: &Tx,
         keys: &[(TenantId, Uuid)],
         wait: Wait,
-    ) -> Result<Vec<(TenantId, Uuid)>, Error> {
+    ) -> Result<Vec<(TenantId, Uuid, Tid)>, Error> {
         let sql = match wait {
             Wait::Skip => HOLD_LOCK_SKIP,
             Wait::Queue => HOLD_LOCK,
         };
-        super::keys(tx, sql, keys, |id| *id, |row| row.get(1)).await
+        super::locked(tx, sql, keys, |id| *id, |row| row.get(1)).await
     }
 
     async fn load(
         _: &Scope,
         tx: &Tx,
-        keys: &[(TenantId, Uuid)],
+        keys: &[(TenantId, Uuid, Option<Tid>)],
         _: Timestamp,
     ) -> Result<Vec<(TenantId, Uuid, HoldRow)>, Error> {
-        let (tenants, ids) = arrays(keys, |id| *id);
+        let (tenants, ids) = unplaced(keys, |id| *id);
         let rows = tx.query(HOLD_LOAD, &[&tenants, &ids]).await?;
-        Ok(rows.iter().map(|row| (TenantId(row.get(0)), row.get(1), hold(row))).collect())
+        Ok(rows
+            .iter()
+            .map(|row| (TenantId(row.get(0)), row.get(1), hold(row)))
+            .collect())
     }
 
     async fn save(_: &Scope, tx: &Tx, changes: &Changes<'_, Self>) -> Result<(), Error> {
-        assert!(changes.fill.is_empty() && changes.unmake.is_empty(), "the id of a hold is fresh");
+        assert!(
+            changes.fill.is_empty() && changes.unmake.is_empty(),
+            "the id of a hold is fresh"
+        );
         if !changes.update.is_empty() {
             let rows = &changes.update;
             let tenants: Vec<_> = rows.iter().map(|(tenant, ..)| tenant.0).collect();
@@ -72,7 +78,8 @@ impl Table for Holds {
             let captured: Vec<_> = rows.iter().map(|(.., hold)| Whole(hold.captured)).collect();
             let states: Vec<_> = rows.iter().map(|(.., hold)| hold.state.as_str()).collect();
             let changed: Vec<_> = rows.iter().map(|(.., hold)| hold.changed_at).collect();
-            tx.execute(HOLD_UPDATE, &[&tenants, &ids, &captured, &states, &changed]).await?;
+            tx.execute(HOLD_UPDATE, &[&tenants, &ids, &captured, &states, &changed])
+                .await?;
         }
         if !changes.insert.is_empty() {
             insert(tx, &changes.insert).await?;
@@ -94,7 +101,9 @@ async fn insert(tx: &Tx, rows: &[(TenantId, &Uuid, &HoldRow)]) -> Result<(), Err
     let changed: Vec<_> = rows.iter().map(|(.., hold)| hold.changed_at).collect();
     tx.execute(
         HOLD_INSERT,
-        &[&tenants, &ids, &accounts, &amounts, &captured, &states, &expiries, &notes, &recorded, &changed],
+        &[
+            &tenants, &ids, &accounts, &amounts, &captured, &states, &expiries, &notes, &recorded, &changed,
+        ],
     )
     .await?;
     Ok(())
@@ -104,13 +113,12 @@ impl Fact for HoldAccount {
     const NOUN: &'static str = "hold";
     type Value = AccountId;
 
-    async fn read(
-        _: &Scope,
-        tx: &Tx,
-        ids: &[(TenantId, Uuid)],
-    ) -> Result<Vec<(TenantId, Uuid, AccountId)>, Error> {
+    async fn read(_: &Scope, tx: &Tx, ids: &[(TenantId, Uuid)]) -> Result<Vec<(TenantId, Uuid, AccountId)>, Error> {
         let (tenants, ids) = arrays(ids, |id| *id);
         let rows = tx.query(HOLD_ACCOUNTS, &[&tenants, &ids]).await?;
-        Ok(rows.iter().map(|row| (TenantId(row.get(0)), row.get(1), AccountId(row.get(2)))).collect())
+        Ok(rows
+            .iter()
+            .map(|row| (TenantId(row.get(0)), row.get(1), AccountId(row.get(2))))
+            .collect())
     }
 }

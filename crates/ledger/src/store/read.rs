@@ -8,14 +8,14 @@ use futures_util::try_join;
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use crate::account::AccountId;
-use crate::amount::render;
-use crate::asset::AssetCode;
-use crate::hold::HoldState;
 use super::{
     ACCOUNT_GET, ACCOUNT_LIST, BALANCE_EFFECTIVE, BALANCE_RECORDED, ENTRY_LIST, ENTRY_LIST_BACK, HOLD_DUE, HOLD_GET,
     HOLD_LIST, TRANSFER_GET, TRANSFER_LINES, optional_whole, scale, whole,
 };
+use crate::account::AccountId;
+use crate::amount::render;
+use crate::asset::AssetCode;
+use crate::hold::HoldState;
 
 /// An amount with the scale to write it in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -146,7 +146,10 @@ fn asset(row: &Row, column: usize) -> AssetCode {
 fn account_view(row: &Row) -> AccountView {
     let scale = scale(row, 2);
     let money = |minor| Money { minor, scale };
-    let (posted, held) = (whole(row, 3), whole(row, 4) - optional_whole(row, 5).unwrap_or_default());
+    let (posted, held) = (
+        whole(row, 3),
+        whole(row, 4) - optional_whole(row, 5).unwrap_or_default(),
+    );
     AccountView {
         code: row.get(0),
         asset: asset(row, 1),
@@ -178,10 +181,15 @@ pub async fn accounts(
     after: Option<&str>,
     limit: i64,
 ) -> Result<Vec<AccountView>, Error> {
-    // No code contains the last code point there is (`AccountCode::new`).
-    let end = format!("{prefix}{}", char::MAX);
-    let rows = tx.query(ACCOUNT_LIST, &[&tenant(scope), &after.unwrap_or_default(), &prefix, &end, &limit]).await?;
-    Ok(rows.iter().map(account_view).collect())
+    // The codes after `after` begin at the first text that any of them could be: no code has a control
+    // character in it.
+    let start = after
+        .map(|after| format!("{after}\u{1}"))
+        .filter(|start| start.as_str() > prefix);
+    let start = start.as_deref().unwrap_or(prefix);
+    let rows = tx.query(ACCOUNT_LIST, &[&tenant(scope), &start, &limit]).await?;
+    let page = rows.iter().map(account_view);
+    Ok(page.take_while(|account| account.code.starts_with(prefix)).collect())
 }
 
 /// A page of an account's statement beyond the version `after`, or `None` where there is no such
@@ -202,7 +210,10 @@ pub async fn entries(
     let params: [&(dyn counterfoil_pg::ToSql + Sync); 4] = [&tenant, &id, &start, &limit];
     let (account, rows) = try_join!(self::account(scope, tx, code), tx.query(sql, &params))?;
     let Some(account) = account else { return Ok(None) };
-    let money = |minor| Money { minor, scale: account.posted.scale };
+    let money = |minor| Money {
+        minor,
+        scale: account.posted.scale,
+    };
     let entry = |row: &Row| EntryView {
         version: row.get(0),
         transfer: row.get(1),
@@ -223,31 +234,24 @@ pub async fn entries(
 fn balance_at(row: &Row) -> BalanceAt {
     BalanceAt {
         asset: asset(row, 0),
-        posted: Money { minor: whole(row, 3), scale: scale(row, 1) },
+        posted: Money {
+            minor: whole(row, 3),
+            scale: scale(row, 1),
+        },
         opened_at: row.get(2),
     }
 }
 
 /// What was posted on an account by the entries recorded up to `at`. Some 2 log2(version) index
 /// probes: a few dozen, however long the account's history is.
-pub async fn recorded_balance(
-    scope: &Scope,
-    tx: &Tx,
-    code: &str,
-    at: Timestamp,
-) -> Result<Option<BalanceAt>, Error> {
+pub async fn recorded_balance(scope: &Scope, tx: &Tx, code: &str, at: Timestamp) -> Result<Option<BalanceAt>, Error> {
     let row = tx.query_opt(BALANCE_RECORDED, &[&tenant(scope), &code, &at]).await?;
     Ok(row.as_ref().map(balance_at))
 }
 
 /// What is posted on an account by the entries that take effect up to `at`, as far as they are
 /// recorded today. Reads every entry of the account: about a second for some millions.
-pub async fn effective_balance(
-    scope: &Scope,
-    tx: &Tx,
-    code: &str,
-    at: Timestamp,
-) -> Result<Option<BalanceAt>, Error> {
+pub async fn effective_balance(scope: &Scope, tx: &Tx, code: &str, at: Timestamp) -> Result<Option<BalanceAt>, Error> {
     let row = tx.query_opt(BALANCE_EFFECTIVE, &[&tenant(scope), &code, &at]).await?;
     Ok(row.as_ref().map(balance_at))
 }
@@ -264,8 +268,14 @@ pub async fn transfer(scope: &Scope, tx: &Tx, id: Uuid) -> Result<Option<Transfe
             account: row.get(0),
             asset: asset(row, 1),
             version: row.get(3),
-            amount: Money { minor: whole(row, 4), scale },
-            posted: Money { minor: whole(row, 5), scale },
+            amount: Money {
+                minor: whole(row, 4),
+                scale,
+            },
+            posted: Money {
+                minor: whole(row, 5),
+                scale,
+            },
         }
     };
     Ok(Some(TransferView {
@@ -291,9 +301,19 @@ fn hold_view(row: &Row) -> HoldView {
         id: row.get(0),
         account: row.get(1),
         asset: asset(row, 2),
-        amount: Money { minor: whole(row, 4), scale },
-        captured: Money { minor: whole(row, 5), scale },
-        state: if stored == HoldState::Active && past { HoldState::Expired } else { stored },
+        amount: Money {
+            minor: whole(row, 4),
+            scale,
+        },
+        captured: Money {
+            minor: whole(row, 5),
+            scale,
+        },
+        state: if stored == HoldState::Active && past {
+            HoldState::Expired
+        } else {
+            stored
+        },
         expires_at: row.get(8),
         note: row.get(9),
         recorded_at: row.get(10),
@@ -317,7 +337,9 @@ pub async fn holds(
     limit: i64,
 ) -> Result<Vec<HoldView>, Error> {
     let after = after.unwrap_or(Uuid::nil());
-    let rows = tx.query(HOLD_LIST, &[&tenant(scope), &AccountId::of(code).0, &after, &limit]).await?;
+    let rows = tx
+        .query(HOLD_LIST, &[&tenant(scope), &AccountId::of(code).0, &after, &limit])
+        .await?;
     Ok(rows.iter().map(hold_view).collect())
 }
 
@@ -327,6 +349,10 @@ pub async fn holds(
 /// answers.
 pub async fn due_holds(_: &Scope, tx: &Tx, limit: i64) -> Result<Vec<DueHold>, Error> {
     let rows = tx.query(HOLD_DUE, &[&limit]).await?;
-    let due = |row: &Row| DueHold { tenant: TenantId(row.get(0)), hold: row.get(1), pass: row.get(2) };
+    let due = |row: &Row| DueHold {
+        tenant: TenantId(row.get(0)),
+        hold: row.get(1),
+        pass: row.get(2),
+    };
     Ok(rows.iter().map(due).collect())
 }

@@ -1,13 +1,13 @@
 //! Transfers in books, and the entries appended with them.
 
 use counterfoil_intent::{AppendTable, Changes, Fact, LockClass, Table, Wait};
-use counterfoil_pg::{Error, Row, Scope, TenantId, Tx, Whole};
+use counterfoil_pg::{Error, Row, Scope, TenantId, Tid, Tx, Whole};
 use jiff::Timestamp;
 use uuid::Uuid;
 
 use super::{
     ENTRY_INSERT, TRANSFER_ACCOUNTS, TRANSFER_INSERT, TRANSFER_LOAD, TRANSFER_LOCK, TRANSFER_LOCK_SKIP,
-    TRANSFER_UPDATE, arrays,
+    TRANSFER_UPDATE, arrays, unplaced,
 };
 use crate::account::AccountId;
 use crate::posting::{About, Entry, Line, TransferRow};
@@ -30,7 +30,11 @@ fn transfer(row: &Row) -> TransferRow {
     let lines = accounts.into_iter().zip(versions).zip(amounts);
     TransferRow {
         lines: lines
-            .map(|((account, version), amount)| Line { account: AccountId(account), version, amount: amount.0 })
+            .map(|((account, version), amount)| Line {
+                account: AccountId(account),
+                version,
+                amount: amount.0,
+            })
             .collect(),
         about: About {
             description: row.get::<_, Option<&str>>(5).map(Into::into),
@@ -55,27 +59,33 @@ impl Table for Transfers {
         tx: &Tx,
         keys: &[(TenantId, Uuid)],
         wait: Wait,
-    ) -> Result<Vec<(TenantId, Uuid)>, Error> {
+    ) -> Result<Vec<(TenantId, Uuid, Tid)>, Error> {
         let sql = match wait {
             Wait::Skip => TRANSFER_LOCK_SKIP,
             Wait::Queue => TRANSFER_LOCK,
         };
-        super::keys(tx, sql, keys, |id| *id, |row| row.get(1)).await
+        super::locked(tx, sql, keys, |id| *id, |row| row.get(1)).await
     }
 
     async fn load(
         _: &Scope,
         tx: &Tx,
-        keys: &[(TenantId, Uuid)],
+        keys: &[(TenantId, Uuid, Option<Tid>)],
         _: Timestamp,
     ) -> Result<Vec<(TenantId, Uuid, TransferRow)>, Error> {
-        let (tenants, ids) = arrays(keys, |id| *id);
+        let (tenants, ids) = unplaced(keys, |id| *id);
         let rows = tx.query(TRANSFER_LOAD, &[&tenants, &ids]).await?;
-        Ok(rows.iter().map(|row| (TenantId(row.get(0)), row.get(1), transfer(row))).collect())
+        Ok(rows
+            .iter()
+            .map(|row| (TenantId(row.get(0)), row.get(1), transfer(row)))
+            .collect())
     }
 
     async fn save(_: &Scope, tx: &Tx, changes: &Changes<'_, Self>) -> Result<(), Error> {
-        assert!(changes.fill.is_empty() && changes.unmake.is_empty(), "the id of a transfer is fresh");
+        assert!(
+            changes.fill.is_empty() && changes.unmake.is_empty(),
+            "the id of a transfer is fresh"
+        );
         if !changes.update.is_empty() {
             let rows = &changes.update;
             let tenants: Vec<_> = rows.iter().map(|(tenant, ..)| tenant.0).collect();
@@ -105,8 +115,14 @@ async fn insert(tx: &Tx, rows: &[(TenantId, &Uuid, &TransferRow)]) -> Result<(),
     }
     let tenants: Vec<_> = rows.iter().map(|(tenant, ..)| tenant.0).collect();
     let ids: Vec<_> = rows.iter().map(|(_, id, _)| **id).collect();
-    let descriptions: Vec<_> = rows.iter().map(|(.., transfer)| transfer.about.description.as_deref()).collect();
-    let metadata: Vec<_> = rows.iter().map(|(.., transfer)| transfer.about.metadata.as_deref()).collect();
+    let descriptions: Vec<_> = rows
+        .iter()
+        .map(|(.., transfer)| transfer.about.description.as_deref())
+        .collect();
+    let metadata: Vec<_> = rows
+        .iter()
+        .map(|(.., transfer)| transfer.about.metadata.as_deref())
+        .collect();
     let effective: Vec<_> = rows.iter().map(|(.., transfer)| transfer.effective_at).collect();
     let recorded: Vec<_> = rows.iter().map(|(.., transfer)| transfer.recorded_at).collect();
     let reverses: Vec<_> = rows.iter().map(|(.., transfer)| transfer.about.reverses).collect();
@@ -146,7 +162,10 @@ impl Fact for TransferAccounts {
         let (tenants, ids) = arrays(ids, |id| *id);
         let rows = tx.query(TRANSFER_ACCOUNTS, &[&tenants, &ids]).await?;
         let accounts = |row: &Row| row.get::<_, Vec<Uuid>>(2).into_iter().map(AccountId).collect();
-        Ok(rows.iter().map(|row| (TenantId(row.get(0)), row.get(1), accounts(row))).collect())
+        Ok(rows
+            .iter()
+            .map(|row| (TenantId(row.get(0)), row.get(1), accounts(row)))
+            .collect())
     }
 }
 
@@ -164,7 +183,9 @@ impl AppendTable for Entries {
         let effective: Vec<_> = rows.iter().map(|(_, entry)| entry.effective_at).collect();
         tx.execute(
             ENTRY_INSERT,
-            &[&tenants, &accounts, &versions, &transfers, &amounts, &posted, &recorded, &effective],
+            &[
+                &tenants, &accounts, &versions, &transfers, &amounts, &posted, &recorded, &effective,
+            ],
         )
         .await?;
         Ok(())

@@ -1,0 +1,21 @@
+-- The rows that this transaction has locked, by their places; otherwise as balance_load.
+-- $2 is the database's clock, read after locking. Only where a hold may have expired by then are
+-- the holds looked at: the expired ones, and the next to expire.
+SELECT b.tenant_id, b.account_id, b.asset, b.scale, b.posted, b.held, b.floor, b.ceiling,
+       b.closed_at, b.version, b.next_expiry, b.changed_at,
+       CASE WHEN b.next_expiry <= greatest($2::timestamptz, b.changed_at) THEN (
+           SELECT sum(h.amount - h.captured)
+             FROM counterfoil.ledger_hold AS h
+            WHERE h.tenant_id = b.tenant_id AND h.account_id = b.account_id AND h.state = 'active'
+              AND h.expires_at <= greatest($2::timestamptz, b.changed_at)
+       ) END AS expired,
+       CASE WHEN b.next_expiry <= greatest($2::timestamptz, b.changed_at) THEN (
+           SELECT h.expires_at
+             FROM counterfoil.ledger_hold AS h
+            WHERE h.tenant_id = b.tenant_id AND h.account_id = b.account_id AND h.state = 'active'
+              AND h.expires_at > greatest($2::timestamptz, b.changed_at)
+            ORDER BY h.expires_at
+            LIMIT 1
+       ) ELSE b.next_expiry END AS following
+  FROM counterfoil.ledger_balance AS b
+ WHERE b.ctid = ANY ($1) AND b.version > 0
