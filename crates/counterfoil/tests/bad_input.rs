@@ -24,7 +24,12 @@ impl Quiet {
         let up = house.up().await;
         let mut client = house.client(&up);
         open_books(&mut client, &["till"]).await;
-        Self { stubs: house.stubs().await, client, up, house }
+        Self {
+            stubs: house.stubs().await,
+            client,
+            up,
+            house,
+        }
     }
 
     /// The server lives, and all that is new are so many stubs.
@@ -32,13 +37,28 @@ impl Quiet {
         assert!(self.client.is_alive().await);
         assert_eq!(self.house.stubs().await - self.stubs, new_stubs);
         assert_eq!((self.house.transfers().await, self.house.entries().await), (0, 0));
-        assert_eq!(self.house.number("SELECT count(*) FROM counterfoil.ledger_hold").await, 0);
-        assert_eq!(self.house.number("SELECT count(*) FROM counterfoil.ledger_account").await, 2);
+        assert_eq!(
+            self.house.number("SELECT count(*) FROM counterfoil.ledger_hold").await,
+            0
+        );
+        assert_eq!(
+            self.house
+                .number("SELECT count(*) FROM counterfoil.ledger_account")
+                .await,
+            2
+        );
         assert_eq!(self.client.account("till", "version").await, 1);
         let good = transfer(&fresh(), "bank", "till", "1");
-        assert_eq!(self.client.post("/intents", &good).await.status, 201, "and good input is as welcome as before");
+        assert_eq!(
+            self.client.post("/intents", &good).await.status,
+            201,
+            "and good input is as welcome as before"
+        );
         let log = self.up.log();
-        assert!(!log.contains(" ERROR ") && !log.contains("panicked"), "a caller's fault is not the server's: {log}");
+        assert!(
+            !log.contains(" ERROR ") && !log.contains("panicked"),
+            "a caller's fault is not the server's: {log}"
+        );
         self.house.check().await;
     }
 }
@@ -93,7 +113,19 @@ async fn case_5_amounts_that_other_parsers_would_take() {
         assert_eq!(answer.verdict(), (400, (*code).to_owned()), "{amount:?} of a hold");
     }
     // Numbers where a string belongs, as they are written and not as a parser would keep them.
-    for number in ["1", "1.5", "0.1", "1e3", "-0", "1e400", "12345678901234567890123", "true", "[]", "{}", "[\"1\"]"] {
+    for number in [
+        "1",
+        "1.5",
+        "0.1",
+        "1e3",
+        "-0",
+        "1e400",
+        "12345678901234567890123",
+        "true",
+        "[]",
+        "{}",
+        "[\"1\"]",
+    ] {
         let body = format!(r#"{{"key":"{}","from":"bank","to":"till","amount":{number}}}"#, fresh());
         let answer = quiet.client.post_bytes("/transfers", &[JSON], body.as_bytes()).await;
         assert_eq!(answer.verdict(), (400, "body_invalid".to_owned()), "{number}");
@@ -113,7 +145,10 @@ async fn case_5_an_amount_that_only_its_asset_can_judge_leaves_a_stub_and_no_eff
         assert_eq!(refused.json()["field"], "amount");
         assert_eq!(quiet.client.stub_state(code).await, "found");
         let again = quiet.client.post("/transfers", &body).await;
-        assert_eq!((again.status, again.replayed(), again.text()), (409, true, refused.text()));
+        assert_eq!(
+            (again.status, again.replayed(), again.text()),
+            (409, true, refused.text())
+        );
     }
     quiet.nothing_happened(2).await;
 }
@@ -121,7 +156,12 @@ async fn case_5_an_amount_that_only_its_asset_can_judge_leaves_a_stub_and_no_eff
 #[tokio::test]
 async fn case_5_texts_that_postgres_cannot_keep() {
     let mut quiet = Quiet::new(Server::Pg18).await;
-    let with = |field: &str| format!(r#"{{"key":"{}","from":"bank","to":"till","amount":"1",{field}}}"#, fresh());
+    let with = |field: &str| {
+        format!(
+            r#"{{"key":"{}","from":"bank","to":"till","amount":"1",{field}}}"#,
+            fresh()
+        )
+    };
     let from = |text: &str| format!(r#"{{"key":"{}","from":"{text}","to":"till","amount":"1"}}"#, fresh());
     let cases = [
         (from("ba\\u0000nk"), "account_code_invalid", "from"),
@@ -142,7 +182,12 @@ async fn case_5_texts_that_postgres_cannot_keep() {
     }
     // Bytes that are no UTF-8: a surrogate on its own, Latin-1, an overlong slash.
     for bytes in [&b"\xed\xa0\x80"[..], b"\xe9", b"\xc0\xaf"] {
-        let body = [br#"{"key":"k","from":"bank","to":"till","amount":"1","description":""#, bytes, br#""}"#].concat();
+        let body = [
+            br#"{"key":"k","from":"bank","to":"till","amount":"1","description":""#,
+            bytes,
+            br#""}"#,
+        ]
+        .concat();
         let answer = quiet.client.post_bytes("/transfers", &[JSON], &body).await;
         assert_eq!(answer.verdict(), (400, "body_encoding".to_owned()), "{bytes:?}");
     }
@@ -169,8 +214,16 @@ async fn case_5_bodies_of_the_wrong_shape_or_type_or_cut_short() {
     let shapes = [
         (with(r#""amuont":"1""#), 400, "body_invalid"),
         (with(r#""amount":"1""#), 400, "body_invalid"),
-        (with(r#""expect":[{"account":"till","version":1.0}]"#), 400, "body_invalid"),
-        (with(r#""expect":[{"account":"till","version":9223372036854775808}]"#), 400, "body_invalid"),
+        (
+            with(r#""expect":[{"account":"till","version":1.0}]"#),
+            400,
+            "body_invalid",
+        ),
+        (
+            with(r#""expect":[{"account":"till","version":9223372036854775808}]"#),
+            400,
+            "body_invalid",
+        ),
         (with(r#""legs":[]"#), 400, "transfer_shape"),
         (with(&format!(r#""metadata":{{"a":{deep}}}"#)), 400, "metadata_invalid"),
         (with(&format!(r#""description":"{large}""#)), 413, "body_too_large"),
@@ -188,10 +241,17 @@ async fn case_5_bodies_of_the_wrong_shape_or_type_or_cut_short() {
     }
     // Cut short at every place.
     for end in 0..good.len() {
-        let answer = quiet.client.post_bytes("/transfers", &[JSON], &good.as_bytes()[..end]).await;
+        let answer = quiet
+            .client
+            .post_bytes("/transfers", &[JSON], &good.as_bytes()[..end])
+            .await;
         assert_eq!(answer.verdict(), (400, "json_invalid".to_owned()), "{:?}", &good[..end]);
     }
-    let kinds = [("ledger.trnasfer", "kind_unknown"), ("ledger.import", "kind_internal"), ("", "kind_unknown")];
+    let kinds = [
+        ("ledger.trnasfer", "kind_unknown"),
+        ("ledger.import", "kind_internal"),
+        ("", "kind_unknown"),
+    ];
     for (kind, code) in kinds {
         let answer = quiet.client.post("/intents", &intent("k", kind, &json!({}))).await;
         assert_eq!(answer.verdict(), (400, code.to_owned()), "{kind}");
@@ -210,9 +270,8 @@ async fn case_5_bodies_of_the_wrong_shape_or_type_or_cut_short() {
     // A length that is longer than what comes, then the end of the stream.
     let path = quiet.client.path("/transfers");
     let key = &quiet.client.key;
-    let head = format!(
-        "POST {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\ncontent-type: application/json\r\n"
-    );
+    let head =
+        format!("POST {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\ncontent-type: application/json\r\n");
     let cut = format!("{head}content-length: {}\r\n\r\n{good}", good.len() + 1);
     if let Ok(answer) = quiet.client.raw(cut.as_bytes()).await {
         assert_eq!(answer.verdict(), (400, "body_incomplete".to_owned()));
@@ -235,10 +294,20 @@ async fn case_5_a_bad_item_of_an_array_or_of_lines_spoils_no_other() {
         json!("text"),
         transfer("d", "bank", "till", "2"),
     ];
-    let expected = [(201, ""), (400, "amount_invalid"), (400, "key_missing"), (409, "amount_too_fine"), (400, "body_invalid"), (201, "")];
+    let expected = [
+        (201, ""),
+        (400, "amount_invalid"),
+        (400, "key_missing"),
+        (409, "amount_too_fine"),
+        (400, "body_invalid"),
+        (201, ""),
+    ];
     let shown = |items: &[Value]| -> Vec<(u64, String)> {
         let code = |item: &Value| item["code"].as_str().unwrap_or_default().to_owned();
-        items.iter().map(|item| (item["status"].as_u64().unwrap(), code(item))).collect()
+        items
+            .iter()
+            .map(|item| (item["status"].as_u64().unwrap(), code(item)))
+            .collect()
     };
     let told = quiet.client.post("/intents", &json!(items)).await.items();
     assert_eq!(shown(&told), expected.map(|(status, code)| (status, code.to_owned())));
@@ -246,15 +315,27 @@ async fn case_5_a_bad_item_of_an_array_or_of_lines_spoils_no_other() {
     // The same as lines, with one that is cut short: all but that are replays.
     let mut lines: Vec<String> = items.iter().map(Value::to_string).collect();
     lines.insert(1, r#"{"key":"e","kind":"ledger.tra"#.to_owned());
-    let answer = quiet.client.post_bytes("/intents", &[LINES], lines.join("\r\n").as_bytes()).await;
+    let answer = quiet
+        .client
+        .post_bytes("/intents", &[LINES], lines.join("\r\n").as_bytes())
+        .await;
     assert_eq!(answer.status, 200);
-    let told: Vec<Value> = answer.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let mut replays = expected.map(|(status, code)| (if status == 201 { 200 } else { status }, code.to_owned())).to_vec();
+    let told: Vec<Value> = answer
+        .text()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let mut replays = expected
+        .map(|(status, code)| (if status == 201 { 200 } else { status }, code.to_owned()))
+        .to_vec();
     replays.insert(1, (400, "json_invalid".to_owned()));
     assert_eq!(shown(&told), replays);
     // An array that is cut short is nothing at all.
     let array = json!([transfer("f", "bank", "till", "1"), transfer("g", "bank", "till", "1")]).to_string();
-    let answer = quiet.client.post_bytes("/intents", &[JSON], &array.as_bytes()[..array.len() - 3]).await;
+    let answer = quiet
+        .client
+        .post_bytes("/intents", &[JSON], &array.as_bytes()[..array.len() - 3])
+        .await;
     assert_eq!(answer.verdict(), (400, "json_invalid".to_owned()));
     assert_eq!(quiet.client.stub_state("f").await, "none");
     assert_eq!(quiet.client.account("till", "posted").await, "3.00");
@@ -268,10 +349,16 @@ async fn case_5_too_many_items_are_refused_whole_and_two_thousand_are_taken() {
     let answer = quiet.client.post("/intents", &json!(items(2_001))).await;
     assert_eq!(answer.verdict(), (413, "too_many_items".to_owned()));
     let lines: Vec<String> = items(2_001).iter().map(Value::to_string).collect();
-    let answer = quiet.client.post_bytes("/intents", &[LINES], lines.join("\n").as_bytes()).await;
+    let answer = quiet
+        .client
+        .post_bytes("/intents", &[LINES], lines.join("\n").as_bytes())
+        .await;
     assert_eq!(answer.verdict(), (413, "too_many_items".to_owned()));
     let effect = json!({ "kind": "ledger.transfer", "body": { "from": "bank", "to": "till", "amount": "1" } });
-    let answer = quiet.client.post("/intents", &json!({ "key": "all", "all": vec![effect; 101] })).await;
+    let answer = quiet
+        .client
+        .post("/intents", &json!({ "key": "all", "all": vec![effect; 101] }))
+        .await;
     assert_eq!(answer.verdict(), (413, "all_too_long".to_owned()));
     quiet.nothing_happened(0).await;
     let answers = quiet.client.post("/intents", &json!(items(2_000))).await.items();
@@ -286,7 +373,11 @@ async fn case_5_two_hundred_megabytes_are_refused_and_cost_no_memory() {
     for rest in ["/intents", "/transfers"] {
         for chunked in [false, true] {
             let answer = quiet.client.flood(rest, 200, chunked).await;
-            assert_eq!(answer.verdict(), (413, "request_too_large".to_owned()), "{rest}, chunked {chunked}");
+            assert_eq!(
+                answer.verdict(),
+                (413, "request_too_large".to_owned()),
+                "{rest}, chunked {chunked}"
+            );
         }
     }
     let peak = quiet.up.peak_memory();

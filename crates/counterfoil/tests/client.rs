@@ -24,7 +24,12 @@ pub struct Client {
 /// Without the connection: a caller of its own.
 impl Clone for Client {
     fn clone(&self) -> Self {
-        Self { address: self.address, tenant: self.tenant, key: self.key.clone(), stream: None }
+        Self {
+            address: self.address,
+            tenant: self.tenant,
+            key: self.key.clone(),
+            stream: None,
+        }
     }
 }
 
@@ -38,7 +43,10 @@ pub struct Response {
 
 impl Response {
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
+        self.headers
+            .iter()
+            .find(|(found, _)| found == name)
+            .map(|(_, value)| value.as_str())
     }
 
     pub fn replayed(&self) -> bool {
@@ -77,7 +85,12 @@ impl Response {
 
 impl Client {
     pub fn new(address: SocketAddr, tenant: TenantId, key: &str) -> Self {
-        Self { address, tenant, key: key.to_owned(), stream: None }
+        Self {
+            address,
+            tenant,
+            key: key.to_owned(),
+            stream: None,
+        }
     }
 
     pub fn path(&self, rest: &str) -> String {
@@ -93,23 +106,35 @@ impl Client {
     /// Reads below the tenant.
     pub async fn get(&mut self, rest: &str) -> Response {
         let path = self.path(rest);
-        self.send("GET", &path, &[], b"").await.unwrap_or_else(|error| panic!("GET {path}: {error}"))
+        self.send("GET", &path, &[], b"")
+            .await
+            .unwrap_or_else(|error| panic!("GET {path}: {error}"))
     }
 
     /// Writes below the tenant.
     pub async fn post(&mut self, rest: &str, body: &Value) -> Response {
-        self.try_post(rest, body).await.unwrap_or_else(|error| panic!("POST {rest}: {error}"))
+        self.try_post(rest, body)
+            .await
+            .unwrap_or_else(|error| panic!("POST {rest}: {error}"))
     }
 
     pub async fn try_post(&mut self, rest: &str, body: &Value) -> io::Result<Response> {
         let path = self.path(rest);
-        self.send("POST", &path, &[("content-type", "application/json")], body.to_string().as_bytes()).await
+        self.send(
+            "POST",
+            &path,
+            &[("content-type", "application/json")],
+            body.to_string().as_bytes(),
+        )
+        .await
     }
 
     /// Writes bytes as they are.
     pub async fn post_bytes(&mut self, rest: &str, headers: &[(&str, &str)], body: &[u8]) -> Response {
         let path = self.path(rest);
-        self.send("POST", &path, headers, body).await.unwrap_or_else(|error| panic!("POST {path}: {error}"))
+        self.send("POST", &path, headers, body)
+            .await
+            .unwrap_or_else(|error| panic!("POST {path}: {error}"))
     }
 
     /// A member of an account.
@@ -121,7 +146,10 @@ impl Client {
 
     /// What is known of a key: `found`, `in_flight` or `none`.
     pub async fn stub_state(&mut self, key: &str) -> String {
-        self.get(&format!("/stubs/{key}")).await.json()["state"].as_str().unwrap().to_owned()
+        self.get(&format!("/stubs/{key}")).await.json()["state"]
+            .as_str()
+            .unwrap()
+            .to_owned()
     }
 
     pub async fn is_alive(&self) -> bool {
@@ -192,8 +220,11 @@ impl Client {
     /// Sends so many megabytes of white space before it reads anything, as a simple caller does.
     pub async fn flood(&self, rest: &str, megabytes: usize, chunked: bool) -> Response {
         let (path, key) = (self.path(rest), &self.key);
-        let length =
-            if chunked { "transfer-encoding: chunked".to_owned() } else { format!("content-length: {}", megabytes << 20) };
+        let length = if chunked {
+            "transfer-encoding: chunked".to_owned()
+        } else {
+            format!("content-length: {}", megabytes << 20)
+        };
         let head = format!(
             "POST {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\n\
              content-type: application/json\r\n{length}\r\n\r\n"
@@ -201,7 +232,11 @@ impl Client {
         let mut stream = connect(self.address).await.unwrap();
         stream.write_all(head.as_bytes()).await.unwrap();
         let piece = vec![b' '; 1 << 20];
-        let (before, after, end) = if chunked { ("100000\r\n", "\r\n", "0\r\n\r\n") } else { ("", "", "") };
+        let (before, after, end) = if chunked {
+            ("100000\r\n", "\r\n", "0\r\n\r\n")
+        } else {
+            ("", "", "")
+        };
         for _ in 0..megabytes {
             stream.write_all(before.as_bytes()).await.unwrap();
             stream.write_all(&piece).await.unwrap();
@@ -209,7 +244,10 @@ impl Client {
         }
         stream.write_all(end.as_bytes()).await.unwrap();
         stream.flush().await.unwrap();
-        timeout(LONGEST, read_response(&mut stream)).await.expect("an answer").unwrap()
+        timeout(LONGEST, read_response(&mut stream))
+            .await
+            .expect("an answer")
+            .unwrap()
     }
 
     /// Sends bytes on a connection of their own, and reads an answer if there is one.
@@ -218,7 +256,9 @@ impl Client {
         stream.write_all(bytes).await?;
         stream.flush().await?;
         stream.get_mut().shutdown().await?;
-        timeout(LONGEST, read_response(&mut stream)).await.expect("an answer or an end")
+        timeout(LONGEST, read_response(&mut stream))
+            .await
+            .expect("an answer or an end")
     }
 }
 
@@ -237,19 +277,32 @@ pub async fn read_response(stream: &mut BufStream<TcpStream>) -> io::Result<Resp
         }
         match line.trim_end() {
             // What comes before the answer proper.
-            "" if lines.first().is_some_and(|line: &String| line.starts_with("HTTP/1.1 100")) => lines.clear(),
+            "" if lines
+                .first()
+                .is_some_and(|line: &String| line.starts_with("HTTP/1.1 100")) =>
+            {
+                lines.clear()
+            }
             "" => break,
             line => lines.push(line.to_owned()),
         }
     }
     let bad = |what: &str| io::Error::new(io::ErrorKind::InvalidData, format!("{what}: {lines:?}"));
-    let status = lines[0].split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or_else(|| bad("no status"))?;
+    let status = lines[0]
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok())
+        .ok_or_else(|| bad("no status"))?;
     let headers: Vec<(String, String)> = lines[1..]
         .iter()
         .filter_map(|line| line.split_once(": "))
         .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
         .collect();
-    let mut response = Response { status, headers, body: Vec::new() };
+    let mut response = Response {
+        status,
+        headers,
+        body: Vec::new(),
+    };
     let length = response.header("content-length").and_then(|length| length.parse().ok());
     response.body = vec![0; length.ok_or_else(|| bad("no length"))?];
     stream.read_exact(&mut response.body).await?;

@@ -46,7 +46,11 @@ pub struct Ended {
 impl Home {
     /// An empty one. In /tmp, which the user of PostgreSQL can enter.
     pub fn new() -> Arc<Self> {
-        let dir = PathBuf::from(format!("/tmp/cf-e2e-{}-{:08x}", std::process::id(), rand::random::<u32>()));
+        let dir = PathBuf::from(format!(
+            "/tmp/cf-e2e-{}-{:08x}",
+            std::process::id(),
+            rand::random::<u32>()
+        ));
         fs::create_dir(&dir).expect("a new folder");
         Arc::new(Self { dir })
     }
@@ -62,11 +66,18 @@ impl Home {
     /// Roles are rows of the whole cluster, which other tests use at the same time: whoever sets
     /// their passwords must set the same ones.
     pub fn write_roles(&self, place: &str, password: &str) {
-        let passwords: String =
-            ["owner", "app", "lane", "ops", "report"].map(|role| format!("{role} = {password:?}\n")).concat();
+        let passwords: String = ["owner", "app", "lane", "ops", "report"]
+            .map(|role| format!("{role} = {password:?}\n"))
+            .concat();
         let text = format!("{place}[passwords]\n{passwords}");
         let mut file = fs::OpenOptions::new();
-        let mut file = file.write(true).create(true).truncate(true).mode(0o600).open(self.dir.join("roles.toml")).unwrap();
+        let mut file = file
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(self.dir.join("roles.toml"))
+            .unwrap();
         std::io::Write::write_all(&mut file, text.as_bytes()).unwrap();
     }
 
@@ -85,7 +96,12 @@ impl Home {
                 command.env_remove(&*name);
             }
         }
-        command.args(args).arg("--data").arg(&self.dir).kill_on_drop(true).stdin(Stdio::null());
+        command
+            .args(args)
+            .arg("--data")
+            .arg(&self.dir)
+            .kill_on_drop(true)
+            .stdin(Stdio::null());
         command
     }
 
@@ -108,7 +124,10 @@ impl Home {
     }
 
     pub fn operator_key(&self) -> String {
-        fs::read_to_string(self.dir.join("operator.key")).unwrap().trim().to_owned()
+        fs::read_to_string(self.dir.join("operator.key"))
+            .unwrap()
+            .trim()
+            .to_owned()
     }
 
     /// The process of the PostgreSQL that was brought along, while its pid file is there.
@@ -133,12 +152,19 @@ impl Ended {
     #[track_caller]
     pub fn could_not_run(&self, says: &[&str]) {
         assert_eq!((self.code, self.stdout.as_str()), (Some(2), ""), "{self:?}");
-        let sentences: Vec<_> = self.stderr.lines().filter(|line| line.starts_with("counterfoil: ")).collect();
+        let sentences: Vec<_> = self
+            .stderr
+            .lines()
+            .filter(|line| line.starts_with("counterfoil: "))
+            .collect();
         assert_eq!(sentences.len(), 1, "{self:?}");
         for part in says {
             assert!(sentences[0].contains(part), "{part:?} is not in {self:?}");
         }
-        assert!(!self.stderr.contains("panicked") && !self.stderr.contains(" ERROR "), "{self:?}");
+        assert!(
+            !self.stderr.contains("panicked") && !self.stderr.contains(" ERROR "),
+            "{self:?}"
+        );
     }
 }
 
@@ -157,19 +183,33 @@ impl Up {
     /// Starts it, and waits until it says where it listens.
     pub async fn start(home: &Arc<Home>, args: &[&str]) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(1);
-        let log = home.dir.join(format!("up-{}.log", NEXT.fetch_add(1, Ordering::Relaxed)));
+        let log = home
+            .dir
+            .join(format!("up-{}.log", NEXT.fetch_add(1, Ordering::Relaxed)));
         let args = [&["up", "--listen", "127.0.0.1:0"], args].concat();
         let mut command = home.command(&args);
         command.stdout(Stdio::piped()).stderr(File::create(&log).unwrap());
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let first = timeout(PATIENCE, lines.next_line()).await.ok().and_then(Result::unwrap);
-        let address = first.as_deref().and_then(|line| line.strip_prefix("counterfoil listens on http://"));
+        let address = first
+            .as_deref()
+            .and_then(|line| line.strip_prefix("counterfoil listens on http://"));
         let Some(address) = address else {
-            panic!("up {args:?} said {first:?}, and:\n{}", fs::read_to_string(&log).unwrap());
+            panic!(
+                "up {args:?} said {first:?}, and:\n{}",
+                fs::read_to_string(&log).unwrap()
+            );
         };
         let pid = child.id().expect("it runs");
-        Self { address: address.parse().unwrap(), home: Arc::clone(home), pid, child, _stdout: lines, log }
+        Self {
+            address: address.parse().unwrap(),
+            home: Arc::clone(home),
+            pid,
+            child,
+            _stdout: lines,
+            log,
+        }
     }
 
     /// A caller with this key.
@@ -220,7 +260,13 @@ impl Up {
 impl Drop for Up {
     fn drop(&mut self) {
         // Shown with the output of a test that fails.
-        let tail = |text: &str| text.lines().rev().take(30).map(|line| format!("  {line}\n")).collect::<Vec<_>>();
+        let tail = |text: &str| {
+            text.lines()
+                .rev()
+                .take(30)
+                .map(|line| format!("  {line}\n"))
+                .collect::<Vec<_>>()
+        };
         if std::thread::panicking() {
             let lines: String = tail(&self.log()).into_iter().rev().collect();
             println!("--- the end of what server {} logged\n{lines}", self.pid);
@@ -245,12 +291,23 @@ impl House {
         let operator = test.operator_key().await.token().to_owned();
         let (host, port, name) = (test.settings.host.as_str(), test.settings.port, test.name.as_str());
         let home = Home::prepared(host, port, name, PASSWORD);
-        Self { tenant, operator, home, admin: test.admin().await, test }
+        Self {
+            tenant,
+            operator,
+            home,
+            admin: test.admin().await,
+            test,
+        }
     }
 
     /// A fresh data folder that leads to the database.
     pub fn another_home(&self) -> Arc<Home> {
-        Home::prepared(&self.test.settings.host, self.test.settings.port, &self.test.name, PASSWORD)
+        Home::prepared(
+            &self.test.settings.host,
+            self.test.settings.port,
+            &self.test.name,
+            PASSWORD,
+        )
     }
 
     /// A data folder whose way to the database leads through a proxy.
@@ -281,13 +338,20 @@ impl House {
     /// A number that the superuser sees.
     #[allow(clippy::disallowed_methods, reason = "a look from outside")]
     pub async fn number(&self, sql: &str) -> i64 {
-        self.admin.query_one(sql, &[]).await.unwrap_or_else(|error| panic!("{sql}: {error:?}")).get(0)
+        self.admin
+            .query_one(sql, &[])
+            .await
+            .unwrap_or_else(|error| panic!("{sql}: {error:?}"))
+            .get(0)
     }
 
     /// What the superuser does.
     #[allow(clippy::disallowed_methods, reason = "from outside")]
     pub async fn sql(&self, sql: &str) {
-        self.admin.batch_execute(sql).await.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+        self.admin
+            .batch_execute(sql)
+            .await
+            .unwrap_or_else(|error| panic!("{sql}: {error:?}"));
     }
 
     pub async fn stubs(&self) -> i64 {
@@ -320,7 +384,11 @@ pub fn intent(key: &str, kind: &str, body: &Value) -> Value {
 }
 
 pub fn transfer(key: &str, from: &str, to: &str, amount: &str) -> Value {
-    intent(key, "ledger.transfer", &json!({ "from": from, "to": to, "amount": amount }))
+    intent(
+        key,
+        "ledger.transfer",
+        &json!({ "from": from, "to": to, "amount": amount }),
+    )
 }
 
 /// USD of two decimals, an account `bank` without limits and these, whose floor is zero.
@@ -330,7 +398,11 @@ pub async fn open_books(client: &mut Client, accounts: &[&str]) {
         intent(&fresh(), "ledger.open", &json!({ "account": "bank", "asset": "USD" })),
     ];
     let floor = |account: &&str| json!({ "account": account, "asset": "USD", "floor": "0" });
-    intents.extend(accounts.iter().map(|account| intent(&fresh(), "ledger.open", &floor(account))));
+    intents.extend(
+        accounts
+            .iter()
+            .map(|account| intent(&fresh(), "ledger.open", &floor(account))),
+    );
     for item in client.post("/intents", &Value::Array(intents)).await.items() {
         assert_eq!(item["status"], 201, "{item}");
     }
@@ -358,7 +430,9 @@ pub fn data(name: &str) -> PathBuf {
 
 /// So that every failure can be had again.
 pub fn seed() -> u64 {
-    let seed = std::env::var("COUNTERFOIL_TEST_SEED").ok().and_then(|text| text.parse().ok());
+    let seed = std::env::var("COUNTERFOIL_TEST_SEED")
+        .ok()
+        .and_then(|text| text.parse().ok());
     let seed = seed.unwrap_or_else(rand::random);
     println!("COUNTERFOIL_TEST_SEED={seed}");
     seed

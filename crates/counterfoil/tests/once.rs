@@ -59,11 +59,17 @@ async fn case_1_sixty_four_callers_of_one_key_with_two_bodies_have_one_effect_an
     let with = |status: u16| answers.iter().filter(move |answer| answer.status == status);
     assert_eq!((with(201).count(), with(200).count(), with(422).count()), (1, 31, 32));
     for other in with(422) {
-        assert_eq!((other.code().as_str(), &other.json()["field"]), ("key_reused", &json!("amount")));
+        assert_eq!(
+            (other.code().as_str(), &other.json()["field"]),
+            ("key_reused", &json!("amount"))
+        );
     }
     let posted = house.client(&servers[0]).account("till", "posted").await;
     assert!(posted == "5.00" || posted == "7.00", "{posted}");
-    assert_eq!((house.transfers().await, house.entries().await, house.stubs().await), (1, 2, 4));
+    assert_eq!(
+        (house.transfers().await, house.entries().await, house.stubs().await),
+        (1, 2, 4)
+    );
     house.check().await;
 }
 
@@ -80,7 +86,10 @@ async fn case_2_the_same_key_twice_in_one_array_is_replayed_and_with_another_bod
         transfer("other", "bank", "till", "1"),
     ]);
     let items = client.post("/intents", &array).await.items();
-    let shown: Vec<_> = items.iter().map(|item| (item["status"].as_u64(), item["replayed"].as_bool())).collect();
+    let shown: Vec<_> = items
+        .iter()
+        .map(|item| (item["status"].as_u64(), item["replayed"].as_bool()))
+        .collect();
     let expected = [(201, false), (200, true), (422, false), (201, false)];
     assert_eq!(shown, expected.map(|(status, replayed)| (Some(status), Some(replayed))));
     assert_eq!(items[0]["result"], items[1]["result"]);
@@ -110,12 +119,19 @@ async fn case_2_the_same_keys_in_two_batches_at_once_through_two_servers_land_on
         let replayed = item["replayed"].as_bool().unwrap();
         assert_eq!(item["status"], if replayed { 200 } else { 201 }, "{item}");
         let key = item["key"].as_str().unwrap().to_owned();
-        results.entry(key).or_default().push((replayed, item["result"].to_string()));
+        results
+            .entry(key)
+            .or_default()
+            .push((replayed, item["result"].to_string()));
     }
     assert_eq!(results.len(), 500);
     for (key, told) in results {
         assert_eq!(told.len(), 4);
-        assert_eq!(told.iter().filter(|(replayed, _)| !replayed).count(), 1, "{key}: one of the four was first");
+        assert_eq!(
+            told.iter().filter(|(replayed, _)| !replayed).count(),
+            1,
+            "{key}: one of the four was first"
+        );
         assert!(told.iter().all(|(_, result)| *result == told[0].1), "{key}: {told:?}");
     }
     assert_eq!(house.client(&servers[1]).account("till", "posted").await, "500.00");
@@ -130,8 +146,13 @@ async fn case_2_the_same_key_after_a_restart_and_after_a_kill_is_replayed() {
     let mut client = house.client(&up);
     open_books(&mut client, &["till"]).await;
     // One whose stub is found by its time, and one whose is not.
-    let v7 = house.number("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint").await.unsigned_abs();
-    let v7 = uuid::Builder::from_unix_timestamp_millis(v7, &[3; 10]).into_uuid().to_string();
+    let v7 = house
+        .number("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint")
+        .await
+        .unsigned_abs();
+    let v7 = uuid::Builder::from_unix_timestamp_millis(v7, &[3; 10])
+        .into_uuid()
+        .to_string();
     let bodies = ["k", &v7].map(|key| json!({ "key": key, "from": "bank", "to": "till", "amount": "5" }));
     let mut firsts = Vec::new();
     for body in &bodies {
@@ -143,13 +164,19 @@ async fn case_2_the_same_key_after_a_restart_and_after_a_kill_is_replayed() {
     let up = house.up().await;
     for (body, first) in bodies.iter().zip(&firsts) {
         let again = house.client(&up).post("/transfers", body).await;
-        assert_eq!((again.status, again.replayed(), again.text()), (200, true, first.text()));
+        assert_eq!(
+            (again.status, again.replayed(), again.text()),
+            (200, true, first.text())
+        );
     }
     up.kill().await;
     let up = house.up().await;
     for (body, first) in bodies.iter().zip(&firsts) {
         let again = house.client(&up).post("/transfers", body).await;
-        assert_eq!((again.status, again.replayed(), again.text()), (200, true, first.text()));
+        assert_eq!(
+            (again.status, again.replayed(), again.text()),
+            (200, true, first.text())
+        );
     }
     assert_eq!(house.client(&up).account("till", "posted").await, "10.00");
 }
@@ -194,11 +221,17 @@ async fn case_3_a_refused_transfer_replays_as_refused_after_the_money_has_arrive
     fund(&mut client, "till", "100").await;
     for server in &servers {
         let again = house.client(server).post("/transfers", &body).await;
-        assert_eq!((again.status, again.replayed(), again.text()), (409, true, refused.text()));
+        assert_eq!(
+            (again.status, again.replayed(), again.text()),
+            (409, true, refused.text())
+        );
     }
     assert_eq!(client.account("till", "posted").await, "100.00");
     let stub = client.get("/stubs/too-early").await.json();
-    assert_eq!((&stub["outcome"], &stub["refusal"]["code"]), (&json!("refused"), &json!("floor_crossed")));
+    assert_eq!(
+        (&stub["outcome"], &stub["refusal"]["code"]),
+        (&json!("refused"), &json!("floor_crossed"))
+    );
     let retried = json!({ "key": "now", "from": "till", "to": "shop", "amount": "5" });
     assert_eq!(client.post("/transfers", &retried).await.status, 201);
     house.check().await;
@@ -218,15 +251,40 @@ async fn case_4_keys_that_are_none_are_told_and_leave_nothing() {
     let cases: [(&str, &[(&str, &str)], String, &str); 13] = [
         ("no key", &[json], body(""), "key_missing"),
         ("an empty field", &[json], in_body(r#""""#), "key_empty"),
-        ("an empty header", &[json, ("idempotency-key", "")], body(""), "key_empty"),
-        ("a field of 256 characters", &[json], in_body(&format!("{long:?}")), "key_too_long"),
-        ("a header of 256 characters", &[json, ("idempotency-key", &long)], body(""), "key_too_long"),
+        (
+            "an empty header",
+            &[json, ("idempotency-key", "")],
+            body(""),
+            "key_empty",
+        ),
+        (
+            "a field of 256 characters",
+            &[json],
+            in_body(&format!("{long:?}")),
+            "key_too_long",
+        ),
+        (
+            "a header of 256 characters",
+            &[json, ("idempotency-key", &long)],
+            body(""),
+            "key_too_long",
+        ),
         ("a non-ASCII field", &[json], in_body(r#""clé""#), "key_characters"),
-        ("a non-ASCII header", &[json, ("idempotency-key", "clé")], body(""), "key_characters"),
+        (
+            "a non-ASCII header",
+            &[json, ("idempotency-key", "clé")],
+            body(""),
+            "key_characters",
+        ),
         ("a space", &[json], in_body(r#""a b""#), "key_characters"),
         ("a NUL", &[json], in_body(r#""a\u0000b""#), "key_characters"),
         ("a number", &[json], in_body("7"), "body_invalid"),
-        ("header and body disagree", &[json, ("idempotency-key", "a")], in_body(r#""b""#), "key_conflict"),
+        (
+            "header and body disagree",
+            &[json, ("idempotency-key", "a")],
+            in_body(r#""b""#),
+            "key_conflict",
+        ),
         ("two keys", &[json], body(r#""key":"a","key":"a","#), "body_invalid"),
         (
             "two headers",
@@ -240,7 +298,9 @@ async fn case_4_keys_that_are_none_are_told_and_leave_nothing() {
         assert_eq!(answer.verdict(), (400, code.to_owned()), "{case}");
     }
     let array = format!("[{}]", transfer("a", "bank", "till", "5"));
-    let answer = client.post_bytes("/intents", &[json, ("idempotency-key", "a")], array.as_bytes()).await;
+    let answer = client
+        .post_bytes("/intents", &[json, ("idempotency-key", "a")], array.as_bytes())
+        .await;
     assert_eq!(answer.verdict(), (400, "key_for_many".to_owned()));
     assert_eq!((house.stubs().await, house.transfers().await), (stubs, 0));
     assert!(client.is_alive().await);
@@ -261,13 +321,21 @@ async fn case_4_keys_that_look_different_may_be_the_same_and_the_other_way_round
     let first = client.post("/transfers", &body(lower)).await;
     assert_eq!(first.status, 201);
     let again = client.post("/transfers", &body(&upper)).await;
-    assert_eq!((again.status, again.replayed(), again.text()), (200, true, first.text()));
+    assert_eq!(
+        (again.status, again.replayed(), again.text()),
+        (200, true, first.text())
+    );
     let header = [json_type, ("idempotency-key", upper.as_str())];
-    let both = client.post_bytes("/transfers", &header, body(lower).to_string().as_bytes()).await;
+    let both = client
+        .post_bytes("/transfers", &header, body(lower).to_string().as_bytes())
+        .await;
     assert_eq!((both.status, both.replayed()), (200, true), "header and body agree");
     assert_eq!(client.stub_state(&upper).await, "found");
     // Without hyphens it is a text, and another key.
-    assert_eq!(client.post("/transfers", &body(&lower.replace('-', ""))).await.status, 201);
+    assert_eq!(
+        client.post("/transfers", &body(&lower.replace('-', ""))).await.status,
+        201
+    );
 
     // Sixteen characters, and the UUID of those sixteen bytes.
     let text = "abcdefghijklmnop";

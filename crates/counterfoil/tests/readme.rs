@@ -34,7 +34,10 @@ fn parts(readme: &str) -> Vec<Part> {
     for line in readme.split_inclusive('\n') {
         let fence = line.starts_with("```");
         if let (true, false, Some(command)) = (inside, fence, line.strip_prefix("$ ")) {
-            parts.push(Part::Step(Step { command: command.to_owned(), output: String::new() }));
+            parts.push(Part::Step(Step {
+                command: command.to_owned(),
+                output: String::new(),
+            }));
         } else if let (true, false, Some(Part::Step(step))) = (inside, fence, parts.last_mut()) {
             step.output += line;
         } else {
@@ -48,8 +51,10 @@ fn parts(readme: &str) -> Vec<Part> {
 }
 
 /// What differs from run to run, and nothing else: `x` is a hexadecimal digit, `0` a decimal one.
-const PATTERNS: [(&str, &str); 2] =
-    [("id", "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"), ("time", "0000-00-00T00:00:00.000000Z")];
+const PATTERNS: [(&str, &str); 2] = [
+    ("id", "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"),
+    ("time", "0000-00-00T00:00:00.000000Z"),
+];
 
 /// The first id becomes `<id 1>`, and so wherever it comes again: what is told twice must be equal.
 fn normal(text: &str) -> String {
@@ -88,7 +93,7 @@ fn run(commands: &[&str], home: &Path, checkout: &Path, up: &Up) -> Vec<String> 
     const END: &str = "=== end of the command, status";
     let mut script = String::from("exec 2>&1\n");
     for command in commands {
-        write!(script, "{command}printf '{END} %d\\n' $?\n").expect("a string grows");
+        writeln!(script, "{command}printf '{END} %d\\n' $?").expect("a string grows");
     }
     let mut shell = command("bash")
         .env("HOME", home)
@@ -99,7 +104,12 @@ fn run(commands: &[&str], home: &Path, checkout: &Path, up: &Up) -> Vec<String> 
         .stdout(Stdio::piped())
         .spawn()
         .expect("bash");
-    shell.stdin.take().expect("a pipe").write_all(script.as_bytes()).expect("bash reads");
+    shell
+        .stdin
+        .take()
+        .expect("a pipe")
+        .write_all(script.as_bytes())
+        .expect("bash reads");
     let output = shell.wait_with_output().expect("bash ends");
     let output = String::from_utf8(output.stdout).expect("UTF-8");
     let mut outputs: Vec<String> = Vec::new();
@@ -132,16 +142,29 @@ fn the_walk_through_says_what_it_is_said_to_say() {
     symlink(BINARY, checkout.join("target/release/counterfoil")).expect("the binary in its place");
     symlink(root().join("data"), checkout.join("data")).expect("the data in its place");
     let up = Up::start(&data);
-    fs::write(home.join(".curlrc"), format!("connect-to = 127.0.0.1:7070:{}\n", up.address)).expect("a .curlrc");
+    fs::write(
+        home.join(".curlrc"),
+        format!("connect-to = 127.0.0.1:7070:{}\n", up.address),
+    )
+    .expect("a .curlrc");
 
-    let steps: Vec<&mut Step> =
-        parts.iter_mut().filter_map(|part| if let Part::Step(step) = part { Some(step) } else { None }).collect();
+    let steps: Vec<&mut Step> = parts
+        .iter_mut()
+        .filter_map(|part| if let Part::Step(step) = part { Some(step) } else { None })
+        .collect();
     assert!(steps.len() > 10, "the walk-through is in blocks of `console`");
     let commands: Vec<&str> = steps.iter().map(|step| step.command.as_str()).collect();
     let outputs = run(&commands, &home, &checkout, &up);
 
-    let said: String = steps.iter().map(|step| format!("$ {}{}", step.command, step.output)).collect();
-    let does: String = steps.iter().zip(&outputs).map(|(step, output)| format!("$ {}{output}", step.command)).collect();
+    let said: String = steps
+        .iter()
+        .map(|step| format!("$ {}{}", step.command, step.output))
+        .collect();
+    let does: String = steps
+        .iter()
+        .zip(&outputs)
+        .map(|(step, output)| format!("$ {}{output}", step.command))
+        .collect();
     if normal(&said) == normal(&does) {
         return;
     }
@@ -168,5 +191,8 @@ fn what_is_told_twice_must_be_equal() {
     let other = "01a22ee0-7140-787d-b198-8adaffad9d6d at 2026-11-30T23:53:10.720738Z";
     assert_eq!(normal(one), normal(other));
     assert_ne!(normal(&format!("{one} {one}")), normal(&format!("{one} {other}")));
-    assert_eq!(normal("2026-11-30 stays, and 23:53:10 too"), "2026-11-30 stays, and 23:53:10 too");
+    assert_eq!(
+        normal("2026-11-30 stays, and 23:53:10 too"),
+        "2026-11-30 stays, and 23:53:10 too"
+    );
 }

@@ -4,7 +4,8 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use counterfoil_test::Server;
@@ -14,7 +15,10 @@ pub const BINARY: &str = env!("CARGO_BIN_EXE_counterfoil");
 
 /// `crates/counterfoil/../..`
 pub fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().and_then(Path::parent).expect("a workspace")
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .and_then(Path::parent)
+        .expect("a workspace")
 }
 
 /// A folder that goes away. In /tmp, where PostgreSQL's user may enter it.
@@ -22,7 +26,9 @@ pub struct Folder(pub PathBuf);
 
 impl Folder {
     pub fn new(what: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("cf-{what}-{}", std::process::id()));
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("cf-{what}-{}-{number}", std::process::id()));
         fs::create_dir_all(&path).expect("a folder in /tmp");
         Self(path)
     }
@@ -50,6 +56,8 @@ pub fn command(program: impl Into<OsString>) -> Command {
 /// `counterfoil up`, on a free port, with a PostgreSQL of its own.
 pub struct Up {
     child: Child,
+    /// There is more to come; whoever writes into a pipe that nobody reads is ended.
+    _stdout: BufReader<ChildStdout>,
     pub data: PathBuf,
     /// Host and port.
     pub address: String,
@@ -66,17 +74,24 @@ impl Up {
             .stderr(fs::File::create(data.with_extension("log")).expect("a log beside the data"))
             .spawn()
             .expect("the program starts");
+        let mut stdout = BufReader::new(child.stdout.take().expect("a pipe"));
         let mut first = String::new();
-        BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut first).expect("its output");
+        stdout.read_line(&mut first).expect("its output");
         let Some(address) = first.trim_end().strip_prefix("counterfoil listens on http://") else {
             let log = fs::read_to_string(data.with_extension("log")).unwrap_or_default();
             panic!("`up` did not come up: {first:?}\n{log}");
         };
-        Self { child, data: data.to_owned(), address: address.to_owned() }
+        Self {
+            child,
+            _stdout: stdout,
+            data: data.to_owned(),
+            address: address.to_owned(),
+        }
     }
 }
 
 impl Drop for Up {
+    #[allow(clippy::disallowed_methods, reason = "no runtime here")]
     fn drop(&mut self) {
         let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
         let deadline = Instant::now() + Duration::from_secs(30);

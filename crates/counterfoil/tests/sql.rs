@@ -10,7 +10,9 @@ use counterfoil_test::TestDatabase;
 
 /// A session of this role, outside of every pool.
 async fn session(test: &TestDatabase, role: Role) -> Client {
-    connect_admin(&test.settings.config(role), &Tls::default()).await.expect("the role may connect")
+    connect_admin(&test.settings.config(role), &Tls::default())
+        .await
+        .expect("the role may connect")
 }
 
 /// What a transaction of this role sets first; the pools do it for the product.
@@ -25,10 +27,18 @@ fn scope(role: Role) -> &'static str {
 /// Stub generations are there only once somebody has rotated.
 async fn with_generations(test: &TestDatabase) {
     let database = test.database();
-    let generations = counterfoil_intent::Generations::load(&database).await.expect("the retention");
+    let generations = counterfoil_intent::Generations::load(&database)
+        .await
+        .expect("the retention");
     generations.rotate(&database).await.expect("a rotation");
     // Proves that the scope is worked with as the product does it.
     let scope = Scope::Tenant(TenantId(1));
-    database.pool(Role::App).begin(&scope).await.expect("a transaction").rollback().await;
+    database
+        .pool(Role::App)
+        .begin(&scope)
+        .await
+        .expect("a transaction")
+        .rollback()
+        .await;
     database.close();
 }

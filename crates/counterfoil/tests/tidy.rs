@@ -13,7 +13,10 @@ use crate::running::root;
 fn files(folder: &str, endings: &[&str]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     walk(&root().join(folder), &mut |path| {
-        if path.extension().is_some_and(|ending| endings.iter().any(|wanted| ending == *wanted)) {
+        if path
+            .extension()
+            .is_some_and(|ending| endings.iter().any(|wanted| ending == *wanted))
+        {
             found.push(path.strip_prefix(root()).expect("below the root").to_owned());
         }
     });

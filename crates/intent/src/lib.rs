@@ -41,7 +41,7 @@ pub use refs::{Asks, Fact, Found, Name, Refs};
 pub use reply::{Outcome, Refusal, Reply};
 pub use store::ALL as STATEMENTS;
 pub use stub::Stub;
-pub use table::{AppendTable, Changes, LockClass, Mode, Table, Wait};
+pub use table::{AppendTable, Changes, Loaded, LockClass, Locked, Mode, Table, Wait};
 
 /// Migrations of this crate, in order.
 pub const MIGRATIONS: &[(&str, &str)] = &[("intent/0001_stub", include_str!("../migrations/0001_stub.sql"))];

@@ -35,6 +35,10 @@ pub(crate) fn send(replies: Replies) {
     }
 }
 
+/// The tenant's line, or the lane, has no room for another intent.
+#[derive(Debug)]
+pub(crate) struct Full;
+
 /// How much may wait.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
@@ -92,12 +96,12 @@ impl Queue {
         self.flights.get(&tenant).is_some_and(|flights| flights.contains_key(key))
     }
 
-    /// Puts an intent at the end of its tenant's line, or gives it back where there is no room.
-    pub(crate) fn push(&mut self, pending: Pending) -> Result<(), Pending> {
+    /// Puts an intent at the end of its tenant's line, where there is room.
+    pub(crate) fn push(&mut self, pending: Pending) -> Result<(), Full> {
         let tenant = pending.intent.tenant;
         let line = self.lines.entry(tenant).or_default();
         if self.waiting >= self.bounds.per_lane || line.waiting.len() + line.followers >= self.bounds.per_tenant {
-            return Err(pending);
+            return Err(Full);
         }
         self.waiting += 1;
         let flights = self.flights.entry(tenant).or_default();

@@ -128,8 +128,7 @@ fn a_tenant_aside_keeps_its_order_and_comes_back_when_its_line_is_empty() {
     let mut queue = queue(10, 10);
     let mut waiting: Vec<_> = ["a", "b", "c"].iter().map(|key| push(&mut queue, 1, key)).collect();
     waiting.push(push(&mut queue, 2, "x"));
-    let mut batch = queue.take(2);
-    let held: Vec<_> = batch.drain(..).collect();
+    let held = queue.take(2);
     assert!(queue.put_aside(TenantId(1), held));
     waiting.push(push(&mut queue, 1, "d"));
     assert_eq!(keys(&queue.take(10)), [(2, "x".to_owned())], "the lane leaves the tenant alone");

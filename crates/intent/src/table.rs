@@ -55,6 +55,12 @@ pub struct Changes<'a, T: Table> {
     pub unmake: Vec<(TenantId, &'a T::Key)>,
 }
 
+/// Rows that a transaction has locked, with their places.
+pub type Locked<T> = Vec<(TenantId, <T as Table>::Key, Tid)>;
+
+/// Rows as they are loaded.
+pub type Loaded<T> = Vec<(TenantId, <T as Table>::Key, <T as Table>::Row)>;
+
 /// A table whose rows are locked, loaded, changed in memory and written back once a batch.
 ///
 /// Each function is one set-based statement (two at the most); keys come sorted and without
@@ -87,7 +93,7 @@ pub trait Table: Send + Sync + Sized + 'static {
         tx: &Tx,
         keys: &[(TenantId, Self::Key)],
         wait: Wait,
-    ) -> impl Future<Output = Result<Vec<(TenantId, Self::Key, Tid)>, Error>> + Send;
+    ) -> impl Future<Output = Result<Locked<Self>, Error>> + Send;
 
     /// Loads the rows that exist, as of `now` (the database's clock, read after locking). A row that
     /// this transaction has locked comes with its place, which is the cheaper way to find it.
@@ -96,7 +102,7 @@ pub trait Table: Send + Sync + Sized + 'static {
         tx: &Tx,
         keys: &[(TenantId, Self::Key, Option<Tid>)],
         now: Timestamp,
-    ) -> impl Future<Output = Result<Vec<(TenantId, Self::Key, Self::Row)>, Error>> + Send;
+    ) -> impl Future<Output = Result<Loaded<Self>, Error>> + Send;
 
     /// Writes back what changed.
     fn save(scope: &Scope, tx: &Tx, changes: &Changes<'_, Self>) -> impl Future<Output = Result<(), Error>> + Send;

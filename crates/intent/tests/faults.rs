@@ -98,7 +98,6 @@ async fn a_twin_still_committing_is_waited_for() {
 }
 
 /// Until a lane's backend waits for a lock: the second run of the batch stands behind the first.
-#[allow(clippy::disallowed_methods, reason = "a look from outside")]
 async fn wait_for_a_waiting_lane(harness: &Harness) {
     let sql = "SELECT count(*) FROM pg_stat_activity
         WHERE datname = current_database() AND usename = 'counterfoil_lane' AND wait_event_type = 'Lock'";

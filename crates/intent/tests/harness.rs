@@ -62,20 +62,17 @@ impl Harness {
     }
 
     /// What the superuser sees of a counter.
-    #[allow(clippy::disallowed_methods, reason = "a look from outside")]
     pub async fn counter(&self, tenant: TenantId, name: &str) -> Option<i64> {
         let sql = "SELECT count FROM counterfoil.example_counter WHERE tenant_id = $1 AND name = $2";
         self.admin.query_opt(sql, &[&tenant.0, &name]).await.unwrap().map(|row| row.get(0))
     }
 
     /// The sum of all counters.
-    #[allow(clippy::disallowed_methods, reason = "a look from outside")]
     pub async fn sum(&self, tenant: TenantId) -> i64 {
         let sql = "SELECT sum(count)::bigint FROM counterfoil.example_counter WHERE tenant_id = $1";
         self.admin.query_one(sql, &[&tenant.0]).await.unwrap().get(0)
     }
 
-    #[allow(clippy::disallowed_methods, reason = "a look from outside")]
     pub async fn stubs(&self, tenant: TenantId) -> i64 {
         let sql = "SELECT count(*) FROM counterfoil.stub WHERE tenant_id = $1";
         self.admin.query_one(sql, &[&tenant.0]).await.unwrap().get(0)

@@ -133,7 +133,6 @@ async fn v7_keys_older_than_retention_or_an_hour_ahead_are_refused_without_a_stu
     accepted(&send(v7(now + 3_540_000)).await[0]);
 }
 
-#[allow(clippy::disallowed_methods, reason = "a look from outside")]
 async fn now_ms(harness: &Harness) -> u64 {
     let sql = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
     harness.admin.query_one(sql, &[]).await.unwrap().get::<_, i64>(0).unsigned_abs()

@@ -74,6 +74,23 @@ async fn a_permission_that_was_lost_fails_the_whole_batch_without_stubs() {
 }
 
 #[tokio::test]
+async fn a_full_disk_fails_the_whole_batch_without_stubs() {
+    let harness = Harness::new(Server::Pg18).await;
+    let tenant = harness.tenant().await;
+    // What PostgreSQL raises when it cannot extend a file, raised where it would extend one.
+    let full = "CREATE FUNCTION public.disk_full() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+            RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = '53100'; END $$;
+        CREATE TRIGGER disk_full BEFORE INSERT ON counterfoil.example_counter EXECUTE FUNCTION public.disk_full()";
+    harness.admin.batch_execute(full).await.unwrap();
+    let lanes = harness.lanes().await;
+    let answers = lanes.submit((0..5).map(|_| harness.count(tenant, &fresh(), "c", 1)).collect()).await;
+    assert!(answers.iter().all(|answer| matches!(answer, Answer::Unavailable { .. })), "{answers:?}");
+    assert_eq!(harness.stubs(tenant).await, 0);
+    harness.admin.batch_execute("DROP TRIGGER disk_full ON counterfoil.example_counter").await.unwrap();
+    accepted(&lanes.submit(vec![harness.count(tenant, &fresh(), "c", 1)]).await[0]);
+}
+
+#[tokio::test]
 async fn a_server_that_takes_no_writes_fails_the_whole_batch_without_stubs() {
     let harness = Harness::new(Server::Pg18).await;
     let tenant = harness.tenant().await;

@@ -80,7 +80,10 @@ const TABLES: &str = "WITH tables AS (
 async fn breaches(admin: &Client) -> Vec<(&'static str, String)> {
     let mut found = Vec::new();
     for (rule, query) in RULES {
-        let rows = admin.query(&format!("{TABLES} {query}"), &[]).await.unwrap_or_else(|error| panic!("{rule}: {error:?}"));
+        let rows = admin
+            .query(&format!("{TABLES} {query}"), &[])
+            .await
+            .unwrap_or_else(|error| panic!("{rule}: {error:?}"));
         found.extend(rows.iter().map(|row| (rule, row.get::<_, String>(0))));
     }
     found

@@ -25,12 +25,19 @@ const HOT: [(&str, bool); 11] = [
 ];
 
 fn statement(name: &str) -> &'static Sql {
-    let all = counterfoil_intent::STATEMENTS.iter().chain(counterfoil_ledger::STATEMENTS);
-    all.copied().find(|sql| sql.name == name).unwrap_or_else(|| panic!("there is no statement {name}"))
+    let all = counterfoil_intent::STATEMENTS
+        .iter()
+        .chain(counterfoil_ledger::STATEMENTS);
+    all.copied()
+        .find(|sql| sql.name == name)
+        .unwrap_or_else(|| panic!("there is no statement {name}"))
 }
 
 /// A hundred tenants with a thousand rows each, in every table that grows.
-#[allow(clippy::disallowed_methods, reason = "the administrator fills tables past their policies")]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the administrator fills tables past their policies"
+)]
 async fn fill(test: &TestDatabase) {
     let admin = test.admin().await;
     admin
@@ -64,10 +71,17 @@ async fn hot_statements_find_their_rows_by_index() {
         with_generations(&test).await;
         fill(&test).await;
         let lane = session(&test, Role::Lane).await;
-        let mode: String = lane.query_one("SHOW plan_cache_mode", &[]).await.expect("a setting").get(0);
+        let mode: String = lane
+            .query_one("SHOW plan_cache_mode", &[])
+            .await
+            .expect("a setting")
+            .get(0);
         assert_eq!(mode, "force_generic_plan", "counterfoil init sets it for the role");
-        let open: i32 =
-            lane.query_one("SELECT max(gen) FROM counterfoil.stub_generation", &[]).await.expect("a generation").get(0);
+        let open: i32 = lane
+            .query_one("SELECT max(gen) FROM counterfoil.stub_generation", &[])
+            .await
+            .expect("a generation")
+            .get(0);
 
         let mut said = String::new();
         for (name, walls) in HOT {
@@ -75,8 +89,14 @@ async fn hot_statements_find_their_rows_by_index() {
             let text = plan.to_string();
             let mut shape = String::new();
             describe(&plan["Plan"], 1, &mut shape);
-            assert!(!shape.contains("Seq Scan"), "{name} on {server:?} reads whole tables:\n{shape}");
-            assert!(!walls || text.contains("hashed SubPlan"), "{name} on {server:?}: the policy is not hashed:\n{text}");
+            assert!(
+                !shape.contains("Seq Scan"),
+                "{name} on {server:?} reads whole tables:\n{shape}"
+            );
+            assert!(
+                !walls || text.contains("hashed SubPlan"),
+                "{name} on {server:?}: the policy is not hashed:\n{text}"
+            );
             write!(said, "{name}\n{shape}").expect("a string grows");
         }
         insta::assert_snapshot!(format!("plans_{server:?}").to_lowercase(), said);
@@ -90,9 +110,14 @@ async fn explain(lane: &Client, sql: &Sql, open: i32) -> Value {
         _ => vec!["NULL".to_owned(); sql.params.len()],
     };
     let begin = format!("BEGIN; {}; PREPARE one AS {}", scope(Role::Lane), sql.text);
-    lane.batch_execute(&begin).await.unwrap_or_else(|error| panic!("{}: {error:?}", sql.name));
+    lane.batch_execute(&begin)
+        .await
+        .unwrap_or_else(|error| panic!("{}: {error:?}", sql.name));
     let rows = lane
-        .simple_query(&format!("EXPLAIN (FORMAT JSON, COSTS OFF) EXECUTE one({})", arguments.join(", ")))
+        .simple_query(&format!(
+            "EXPLAIN (FORMAT JSON, COSTS OFF) EXECUTE one({})",
+            arguments.join(", ")
+        ))
         .await
         .unwrap_or_else(|error| panic!("{}: {error:?}", sql.name));
     lane.batch_execute("ROLLBACK; DEALLOCATE one").await.expect("the end");

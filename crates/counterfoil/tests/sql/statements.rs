@@ -64,7 +64,10 @@ async fn every_statement_means_the_same_on_the_oldest_server_and_the_newest() {
                         panic!("{room}/{} as {} on {server:?}: {error:?}", sql.name, role.name())
                     });
                 }
-                let (_, client) = sessions.iter().find(|(role, _)| *role == senders[0]).expect("a session of each role");
+                let (_, client) = sessions
+                    .iter()
+                    .find(|(role, _)| *role == senders[0])
+                    .expect("a session of each role");
                 said += &signature(client, room, sql).await;
             }
         }
@@ -75,13 +78,24 @@ async fn every_statement_means_the_same_on_the_oldest_server_and_the_newest() {
 /// What goes in and what comes out, as the server understands it.
 #[allow(clippy::disallowed_methods, reason = "this looks at statements, and runs none")]
 async fn signature(client: &Client, room: &str, sql: &Sql) -> String {
-    let prepared = client.prepare(sql.text).await.unwrap_or_else(|error| panic!("{room}/{}: {error:?}", sql.name));
-    assert_eq!(prepared.params(), sql.params, "declared and inferred parameters of {room}/{}", sql.name);
+    let prepared = client
+        .prepare(sql.text)
+        .await
+        .unwrap_or_else(|error| panic!("{room}/{}: {error:?}", sql.name));
+    assert_eq!(
+        prepared.params(),
+        sql.params,
+        "declared and inferred parameters of {room}/{}",
+        sql.name
+    );
     let mut line = format!("{room}/{}", sql.name);
     let params: Vec<_> = prepared.params().iter().map(|ty| ty.name()).collect();
     write!(line, " ({})", params.join(", ")).expect("a string grows");
-    let columns: Vec<_> =
-        prepared.columns().iter().map(|column| format!("{} {}", column.name(), column.type_().name())).collect();
+    let columns: Vec<_> = prepared
+        .columns()
+        .iter()
+        .map(|column| format!("{} {}", column.name(), column.type_().name()))
+        .collect();
     if !columns.is_empty() {
         write!(line, " -> {}", columns.join(", ")).expect("a string grows");
     }
@@ -93,7 +107,11 @@ async fn signature(client: &Client, room: &str, sql: &Sql) -> String {
 #[allow(clippy::disallowed_methods, reason = "this looks at statements, and runs none")]
 async fn may_be_sent(client: &Client, role: Role, sql: &Sql) -> Result<(), tokio_postgres::Error> {
     let nulls = vec!["NULL"; sql.params.len()].join(", ");
-    let arguments = if nulls.is_empty() { String::new() } else { format!("({nulls})") };
+    let arguments = if nulls.is_empty() {
+        String::new()
+    } else {
+        format!("({nulls})")
+    };
     client
         .batch_execute(&format!(
             "BEGIN; {}; PREPARE one AS {}; EXPLAIN EXECUTE one{arguments}; DEALLOCATE one; ROLLBACK",

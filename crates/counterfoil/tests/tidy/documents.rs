@@ -8,7 +8,11 @@ use crate::running::root;
 
 /// Every document, the README first.
 fn documents() -> Vec<PathBuf> {
-    let mut documents = vec![PathBuf::from("README.md"), PathBuf::from("CHANGELOG.md"), PathBuf::from("data/README.md")];
+    let mut documents = vec![
+        PathBuf::from("README.md"),
+        PathBuf::from("CHANGELOG.md"),
+        PathBuf::from("data/README.md"),
+    ];
     documents.extend(files("docs", &["md"]));
     documents
 }
@@ -45,7 +49,11 @@ fn split_code(prose: &str) -> (Vec<&str>, String) {
 fn links(prose: &str) -> Vec<String> {
     let (_, text) = split_code(prose);
     text.match_indices("](")
-        .filter_map(|(at, open)| text[at + open.len()..].split_once(')').map(|(target, _)| target.to_owned()))
+        .filter_map(|(at, open)| {
+            text[at + open.len()..]
+                .split_once(')')
+                .map(|(target, _)| target.to_owned())
+        })
         .collect()
 }
 
@@ -56,7 +64,9 @@ fn anchors(text: &str) -> BTreeSet<String> {
         .filter(|line| line.starts_with('#'))
         .map(|line| {
             let title = line.trim_start_matches('#').trim().to_lowercase();
-            let kept = title.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+            let kept = title
+                .chars()
+                .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
             kept.map(|c| if c == ' ' { '-' } else { c }).collect()
         })
         .collect()
@@ -87,7 +97,9 @@ fn every_link_leads_somewhere() {
                 continue;
             }
             seen += 1;
-            let (file, anchor) = link.split_once('#').map_or((link.as_str(), None), |(file, anchor)| (file, Some(anchor)));
+            let (file, anchor) = link
+                .split_once('#')
+                .map_or((link.as_str(), None), |(file, anchor)| (file, Some(anchor)));
             let target = if file.is_empty() {
                 document.clone()
             } else {
@@ -107,7 +119,9 @@ fn every_link_leads_somewhere() {
 fn is_path(code: &str) -> bool {
     let top = ["crates/", "docs/", "data/", "scripts/", ".ci/"];
     top.iter().any(|top| code.starts_with(top))
-        && code.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-'))
+        && code
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-'))
 }
 
 #[test]
@@ -126,7 +140,10 @@ fn every_path_that_documents_name_exists() {
         }
     }
     none(&wrong, "every path that the documents name exists");
-    assert!(of_architecture > 20, "the paths of docs/ARCHITECTURE.md are found: {of_architecture}");
+    assert!(
+        of_architecture > 20,
+        "the paths of docs/ARCHITECTURE.md are found: {of_architecture}"
+    );
 }
 
 #[test]
@@ -135,8 +152,10 @@ fn every_document_that_sources_name_exists() {
     for path in files("crates", &["rs", "sql", "toml"]) {
         let text = read(&path);
         for (at, _) in text.match_indices("docs/") {
-            let name: String =
-                text[at..].chars().take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '_' | '.')).collect();
+            let name: String = text[at..]
+                .chars()
+                .take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '_' | '.'))
+                .collect();
             let name = name.trim_end_matches('.');
             if name.ends_with(".md") && !root().join(name).exists() {
                 wrong.push(format!("{}: {name}", path.display()));
@@ -180,7 +199,10 @@ fn decisions_are_numbered_and_dated() {
             }
         }
     }
-    none(&wrong, "decisions are numbered without a gap, dated, and have three parts");
+    none(
+        &wrong,
+        "decisions are numbered without a gap, dated, and have three parts",
+    );
 }
 
 /// The parts of a source, each from one mark to the next; what is before the first is left out, and
@@ -195,7 +217,10 @@ fn sections(source: &str) -> Vec<String> {
         }
     }
     sections.pop();
-    sections.into_iter().map(|lines| lines.join("\n").trim_matches('\n').to_owned()).collect()
+    sections
+        .into_iter()
+        .map(|lines| lines.join("\n").trim_matches('\n').to_owned())
+        .collect()
 }
 
 /// The page with its blocks of Rust taken from `blocks`, in order; also those it had.
@@ -204,7 +229,10 @@ fn with_blocks(page: &str, blocks: &[String]) -> (String, Vec<String>) {
     let mut rest = page;
     while let Some((before, block)) = rest.split_once("```rust\n") {
         let (block, after) = block.split_once("\n```\n").expect("a block ends");
-        text += &format!("{before}```rust\n{}\n```\n", blocks.get(had.len()).map_or(block, String::as_str));
+        text += &format!(
+            "{before}```rust\n{}\n```\n",
+            blocks.get(had.len()).map_or(block, String::as_str)
+        );
         had.push(block.to_owned());
         rest = after;
     }
@@ -224,8 +252,16 @@ fn the_page_on_kinds_shows_the_kind_that_is_tested() {
         return;
     }
     let (shown, tested) = (had.join("\n"), sections.join("\n"));
-    let at = shown.lines().zip(tested.lines()).position(|(shown, tested)| shown != tested);
-    let line = |text: &str| text.lines().nth(at.unwrap_or(usize::MAX)).unwrap_or("(its end)").to_owned();
+    let at = shown
+        .lines()
+        .zip(tested.lines())
+        .position(|(shown, tested)| shown != tested);
+    let line = |text: &str| {
+        text.lines()
+            .nth(at.unwrap_or(usize::MAX))
+            .unwrap_or("(its end)")
+            .to_owned()
+    };
     panic!(
         "docs/howto/add-a-kind.md shows\n  {}\nwhere crates/intent/tests/add_a_kind.rs has\n  {}\n\
          ({} and {} parts; COUNTERFOIL_TEST_WRITE=1 copies the code)",

@@ -44,7 +44,11 @@ fn metadata() -> Metadata {
 
 /// The crate's folder: its name without the prefix.
 fn room(name: &str) -> Option<&str> {
-    if name == "counterfoil" { Some(name) } else { name.strip_prefix("counterfoil-") }
+    if name == "counterfoil" {
+        Some(name)
+    } else {
+        name.strip_prefix("counterfoil-")
+    }
 }
 
 fn depth(room: &str) -> usize {
@@ -55,7 +59,10 @@ fn depth(room: &str) -> usize {
 }
 
 fn each(package: &Package) -> impl Iterator<Item = (&str, DependencyKind)> {
-    package.dependencies.iter().filter_map(|edge| Some((room(&edge.name)?, edge.kind)))
+    package
+        .dependencies
+        .iter()
+        .filter_map(|edge| Some((room(&edge.name)?, edge.kind)))
 }
 
 #[test]
@@ -74,7 +81,10 @@ fn edges_only_go_down() {
             }
         }
     }
-    none(&wrong, "edges go down the list of rooms only, and the test crate is only a dev-dependency");
+    none(
+        &wrong,
+        "edges go down the list of rooms only, and the test crate is only a dev-dependency",
+    );
 }
 
 #[test]
@@ -94,13 +104,24 @@ fn only_the_binary_needs_benchmarks_and_experiments() {
 fn a_crate_is_called_after_its_folder_and_has_one_test_binary() {
     let mut wrong = Vec::new();
     for package in &metadata().packages {
-        let folder = package.manifest_path.parent().and_then(|folder| folder.file_name()).unwrap_or_default();
+        let folder = package
+            .manifest_path
+            .parent()
+            .and_then(|folder| folder.file_name())
+            .unwrap_or_default();
         if room(&package.name) != Some(folder) {
             wrong.push(format!("{} is in crates/{folder}", package.name));
         }
-        let tests = package.targets.iter().filter(|target| target.kind.contains(&TargetKind::Test)).count();
+        let tests = package
+            .targets
+            .iter()
+            .filter(|target| target.kind.contains(&TargetKind::Test))
+            .count();
         if tests > 1 {
-            wrong.push(format!("{} has {tests} test binaries: each links everything once more", package.name));
+            wrong.push(format!(
+                "{} has {tests} test binaries: each links everything once more",
+                package.name
+            ));
         }
     }
     none(&wrong, "folder = crate name without the prefix, and one test binary");
@@ -111,7 +132,10 @@ fn every_crate_takes_the_lints_of_the_workspace() {
     let mut wrong = Vec::new();
     for package in &metadata().packages {
         let manifest: toml::Table = read(package.manifest_path.as_std_path()).parse().expect("a manifest");
-        let lints = manifest.get("lints").and_then(|lints| lints.get("workspace")).and_then(toml::Value::as_bool);
+        let lints = manifest
+            .get("lints")
+            .and_then(|lints| lints.get("workspace"))
+            .and_then(toml::Value::as_bool);
         if lints != Some(true) {
             wrong.push(package.name.to_string());
         }
@@ -124,11 +148,22 @@ fn the_architecture_page_lists_the_rooms_there_are() {
     let page = read(Path::new("docs/ARCHITECTURE.md"));
     let listed: Vec<_> = page
         .lines()
-        .filter_map(|line| line.strip_prefix("| `crates/")?.split_once('`').map(|(room, _)| room.to_owned()))
+        .filter_map(|line| {
+            line.strip_prefix("| `crates/")?
+                .split_once('`')
+                .map(|(room, _)| room.to_owned())
+        })
         .collect();
-    let mut there: Vec<_> = metadata().packages.iter().filter_map(|one| room(&one.name).map(str::to_owned)).collect();
+    let mut there: Vec<_> = metadata()
+        .packages
+        .iter()
+        .filter_map(|one| room(&one.name).map(str::to_owned))
+        .collect();
     there.sort_by_key(|room| if room == TEST { usize::MAX } else { depth(room) });
-    assert_eq!(listed, there, "the table of docs/ARCHITECTURE.md, in the order of the rooms");
+    assert_eq!(
+        listed, there,
+        "the table of docs/ARCHITECTURE.md, in the order of the rooms"
+    );
 }
 
 #[test]
@@ -140,11 +175,18 @@ fn every_library_opens_with_what_it_is() {
             continue;
         }
         let text = read(path.as_std_path());
-        let opening: String = text.lines().take_while(|line| line.starts_with("//!")).collect::<Vec<_>>().join("\n");
+        let opening: String = text
+            .lines()
+            .take_while(|line| line.starts_with("//!"))
+            .collect::<Vec<_>>()
+            .join("\n");
         let places = ["**Owns**", "**Invariants", "**Must not"].map(|word| opening.find(word));
         if places.contains(&None) || !places.is_sorted() {
             wrong.push(path.to_string());
         }
     }
-    none(&wrong, "lib.rs opens with **Owns**, **Invariants** and **Must not**, in this order");
+    none(
+        &wrong,
+        "lib.rs opens with **Owns**, **Invariants** and **Must not**, in this order",
+    );
 }

@@ -44,7 +44,9 @@ fn nothing_is_left_to_be_done() {
 #[test]
 fn a_file_of_sql_is_one_statement() {
     let mut wrong = Vec::new();
-    let statements = files("crates", &["sql"]).into_iter().filter(|path| path.iter().any(|part| part == "sql"));
+    let statements = files("crates", &["sql"])
+        .into_iter()
+        .filter(|path| path.iter().any(|part| part == "sql"));
     for path in statements {
         let code = code_of(&read(&path));
         if code.contains(';') {
