@@ -21,17 +21,6 @@ pub(crate) fn describe(folder: &Path) -> String {
     )
 }
 
-/// How many processes wanted a core over the last minute: more than a little before a run means
-/// that somebody else was at work.
-pub(crate) fn load() -> Option<f64> {
-    fs::read_to_string("/proc/loadavg")
-        .ok()?
-        .split_whitespace()
-        .next()?
-        .parse()
-        .ok()
-}
-
 /// The most memory a process has had in RAM, in bytes.
 pub(crate) fn peak_memory(pid: u32) -> Option<u64> {
     field(&format!("/proc/{pid}/status"), "VmHWM")
@@ -47,6 +36,8 @@ pub(crate) struct Cpu {
     pub(crate) server: Duration,
     /// The postmaster and all its children.
     pub(crate) postgres: Duration,
+    /// All of the machine, and what its host took from it.
+    pub(crate) machine: Duration,
 }
 
 impl Cpu {
@@ -66,8 +57,29 @@ impl Cpu {
             server: server.and_then(of).map_or(Duration::ZERO, |stat| stat.own),
             // Children that have ended are counted in their parent.
             postgres: postmaster_stat.map_or(Duration::ZERO, |stat| stat.own + stat.ended + children()),
+            machine: busy().unwrap_or_default(),
         }
     }
+}
+
+/// How long the machine's cores have not been idle, added up.
+fn busy() -> Option<Duration> {
+    let text = fs::read_to_string("/proc/stat").ok()?;
+    let numbers = text
+        .lines()
+        .next()?
+        .strip_prefix("cpu ")?
+        .split_whitespace()
+        .map(str::parse::<u64>);
+    let ticks: Vec<u64> = numbers.collect::<Result<_, _>>().ok()?;
+    // user, nice, system, idle, waiting for a disk, two kinds of interrupts, stolen; guests are in user.
+    Some(seconds(ticks.get(..8)?.iter().sum::<u64>() - ticks[3] - ticks[4]))
+}
+
+/// What the kernel counts in ticks.
+#[allow(clippy::cast_precision_loss)]
+fn seconds(ticks: u64) -> Duration {
+    Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
 /// Of `/proc/<pid>/stat`, what is needed here.
@@ -85,10 +97,8 @@ impl Stat {
         let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         // The name in front may have blanks and parentheses in it.
         let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
-        let ticks = |at: usize| fields.get(at)?.parse::<f64>().ok();
-        #[allow(clippy::cast_precision_loss)]
-        let second = rustix::param::clock_ticks_per_second() as f64;
-        let time = |a, b| Some(Duration::from_secs_f64((ticks(a)? + ticks(b)?) / second));
+        let ticks = |at: usize| fields.get(at)?.parse::<u64>().ok();
+        let time = |a, b| Some(seconds(ticks(a)? + ticks(b)?));
         Some(Self {
             parent: fields.get(1)?.parse().ok()?,
             own: time(11, 12)?,

@@ -176,6 +176,8 @@ pub(crate) struct Rates {
     pub(crate) commits: f64,
     /// Seconds of processor time: the load, our server, PostgreSQL.
     pub(crate) cpu: [f64; 3],
+    /// The same of everybody else on the machine.
+    pub(crate) others: f64,
 }
 
 impl Mark {
@@ -183,10 +185,12 @@ impl Mark {
     pub(crate) fn rates(self, later: Self) -> Rates {
         let seconds = (later.at - self.at).as_secs_f64().max(1e-9);
         let cpu = |of: fn(Cpu) -> Duration| of(later.cpu).saturating_sub(of(self.cpu)).as_secs_f64() / seconds;
+        let cpu_of = [cpu(|cpu| cpu.load), cpu(|cpu| cpu.server), cpu(|cpu| cpu.postgres)];
         Rates {
             wal: (later.wal - self.wal) as f64 / seconds,
             commits: (later.writers - self.writers) as f64 / seconds,
-            cpu: [cpu(|cpu| cpu.load), cpu(|cpu| cpu.server), cpu(|cpu| cpu.postgres)],
+            cpu: cpu_of,
+            others: (cpu(|cpu| cpu.machine) - cpu_of.iter().sum::<f64>()).max(0.0),
         }
     }
 }

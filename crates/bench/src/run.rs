@@ -64,7 +64,7 @@ impl std::fmt::Debug for Options {
 
 /// Runs one benchmark, both ways.
 pub async fn run(name: &str, options: &Options, progress: impl Fn(&str)) -> Result<Report> {
-    let (bench, load_before) = (bench_of(name, options)?, machine::load().unwrap_or(0.0));
+    let bench = bench_of(name, options)?;
     let mut stage = Stage::set(options, &progress).await?;
     progress("preparing the naive schema");
     naive::prepare(&stage.control, &bench).await?;
@@ -92,7 +92,7 @@ pub async fn run(name: &str, options: &Options, progress: impl Fn(&str)) -> Resu
     server.stop().await?;
     ours::verify(&stage.control, &bench, opened, measured.tally.all.accepted).await?;
     let ours = Side::new(&measured, options.seconds, connections, units);
-    let report = stage.report(&bench, options, naive, ours, peak, load_before);
+    let report = stage.report(&bench, options, naive, ours, peak);
     stage.clear().await?;
     Ok(report)
 }
@@ -166,7 +166,7 @@ impl Stage {
         Ok(Side::new(&measured, seconds, bench.naive, 1))
     }
 
-    fn report(&self, bench: &Bench, options: &Options, naive: Side, ours: Side, peak: u64, load_before: f64) -> Report {
+    fn report(&self, bench: &Bench, options: &Options, naive: Side, ours: Side, peak: u64) -> Report {
         #[allow(clippy::cast_precision_loss)]
         let server_rss_mb = round(peak as f64 / f64::from(1 << 20), 1);
         Report {
@@ -184,7 +184,6 @@ impl Stage {
             accounts: bench.accounts,
             postgres: self.postgres.version(),
             machine: machine::describe(self.folder.path()),
-            load_before,
         }
     }
 

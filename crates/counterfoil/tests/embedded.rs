@@ -1,6 +1,6 @@
 //! `counterfoil up` with the PostgreSQL it brings along.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,20 +46,28 @@ async fn up_stops_cleanly_on_ctrl_c_and_starting_again_finds_everything() {
     first_up.stop().await;
     assert!(!alive(postmaster) && home.postmaster().is_none(), "both are stopped");
     assert!(!home.dir.join("server.toml").exists());
-    home.run(&["accounts"]).await.could_not_run(&["no server is running", "counterfoil up"]);
+    home.run(&["accounts"])
+        .await
+        .could_not_run(&["no server is running", "counterfoil up"]);
 
     // SIGTERM is as good.
     let (mut again, mut client) = up(&home, Server::Pg18).await;
     assert_eq!(home.operator_key(), key);
     assert_eq!(client.account("till", "posted").await, "5.00");
     let replay = client.post("/transfers", &body).await;
-    assert_eq!((replay.status, replay.replayed(), replay.text()), (200, true, first.text()));
+    assert_eq!(
+        (replay.status, replay.replayed(), replay.text()),
+        (200, true, first.text())
+    );
     home.ok(&["check"]).await;
     let pid = rustix::process::Pid::from_raw(again.pid.cast_signed()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     let (code, log) = again.ended().await;
     assert_eq!(code, Some(0), "{log}");
-    assert!(log.contains("stopping PostgreSQL") && log.trim_end().ends_with("stopped"), "{log}");
+    assert!(
+        log.contains("stopping PostgreSQL") && log.trim_end().ends_with("stopped"),
+        "{log}"
+    );
     assert!(home.postmaster().is_none());
 }
 
@@ -79,8 +87,20 @@ async fn kill_9_of_up_leaves_postgres_running_and_the_next_up_adopts_it() {
     let (second_up, mut client) = up(&home, Server::Pg15).await;
     assert_eq!(home.postmaster(), Some(postmaster), "adopted, not started");
     let replay = client.post("/transfers", &body).await;
-    assert_eq!((replay.status, replay.replayed(), replay.text()), (200, true, first.text()));
-    assert_eq!(client.post("/transfers", &json!({ "key": fresh(), "from": "till", "to": "bank", "amount": "1" })).await.status, 201);
+    assert_eq!(
+        (replay.status, replay.replayed(), replay.text()),
+        (200, true, first.text())
+    );
+    assert_eq!(
+        client
+            .post(
+                "/transfers",
+                &json!({ "key": fresh(), "from": "till", "to": "bank", "amount": "1" })
+            )
+            .await
+            .status,
+        201
+    );
     assert_eq!(client.account("till", "posted").await, "4.00");
     second_up.stop().await;
     until("the adopted PostgreSQL is stopped", async || !alive(postmaster)).await;
@@ -112,22 +132,54 @@ async fn case_13_two_servers_on_one_data_directory() {
 }
 
 #[tokio::test]
+async fn kill_9_of_up_in_the_middle_of_initdb_is_not_in_the_way_of_the_next_which_comes_at_once() {
+    let home = Home::new();
+    let bin = Server::Pg15.bin_dir().display().to_string();
+    let mut starting = home
+        .command(&["up", "--listen", "127.0.0.1:0", "--pg-bin", &bin])
+        .spawn()
+        .unwrap();
+    // Its longest phase: until that is over it does not notice that nobody listens to it any more.
+    let fresh = home.dir.join("pg/pgdata.new");
+    until("initdb is at work", async || works_in(&fresh, "--single")).await;
+    starting.kill().await.unwrap();
+    works_as_new(&home).await;
+}
+
+#[tokio::test]
 async fn kill_9_of_up_at_any_time_of_its_first_start_leaves_nothing_in_the_way_of_the_next() {
     let mut rng = StdRng::seed_from_u64(seed());
     let home = Home::new();
     let bin = Server::Pg15.bin_dir().display().to_string();
-    for _ in 0..6 {
-        let mut starting = home.command(&["up", "--listen", "127.0.0.1:0", "--pg-bin", &bin]).spawn().unwrap();
+    for _ in 0..5 {
+        let mut starting = home
+            .command(&["up", "--listen", "127.0.0.1:0", "--pg-bin", &bin])
+            .spawn()
+            .unwrap();
         let pause = Duration::from_millis(rng.random_range(20..1_800));
         println!("killed after {pause:?}");
         tokio::time::sleep(pause).await;
         starting.kill().await.unwrap();
     }
-    let (up, mut client) = up(&home, Server::Pg15).await;
+    works_as_new(&home).await;
+}
+
+/// Whether a process with this argument works in the folder.
+fn works_in(dir: &Path, argument: &str) -> bool {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
+    let here = |process: &PathBuf| std::fs::read_link(process.join("cwd")).is_ok_and(|cwd| cwd == dir);
+    processes.filter(here).any(|process| {
+        let arguments = std::fs::read_to_string(process.join("cmdline"));
+        arguments.is_ok_and(|arguments| arguments.split('\0').any(|one| one == argument))
+    })
+}
+
+async fn works_as_new(home: &Arc<Home>) {
+    let (up, mut client) = up(home, Server::Pg15).await;
     open_books(&mut client, &["till"]).await;
     let tenants = client.send("GET", "/v1/tenants", &[], b"").await.unwrap().json();
     assert_eq!(tenants["tenants"].as_array().unwrap().len(), 1, "{tenants}");
     home.ok(&["check"]).await;
     up.stop().await;
-    assert!(!Path::new(&home.dir).join("pg/pgdata.new").exists());
+    assert!(!home.dir.join("pg/pgdata.new").exists());
 }

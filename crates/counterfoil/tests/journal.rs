@@ -37,7 +37,8 @@ fn expected() -> Balances {
 
 async fn import(home: &Home, tenant: &str, file: &Path) -> Ended {
     let file = file.display().to_string();
-    home.run(&["import", "journal", &file, "--tenant", tenant, "--format", "json"]).await
+    home.run(&["import", "journal", &file, "--tenant", tenant, "--format", "json"])
+        .await
 }
 
 /// What it counted.
@@ -48,7 +49,10 @@ fn counts(ended: &Ended) -> [u64; 4] {
 }
 
 async fn accounts(house: &House) -> String {
-    house.home.ok(&["accounts", "--format", "csv", "--tenant", &house.tenant.to_string()]).await
+    house
+        .home
+        .ok(&["accounts", "--format", "csv", "--tenant", &house.tenant.to_string()])
+        .await
 }
 
 #[tokio::test]
@@ -57,12 +61,20 @@ async fn a_journal_imported_twice_changes_nothing_the_second_time_and_balances_t
         let house = House::new(server).await;
         let tenant = house.tenant.to_string();
         let first = import(&house.home, &tenant, &data("journal.csv")).await;
-        assert_eq!((first.code, counts(&first)), (Some(0), [6_070, 2_136, 0, 0]), "{first:?}");
+        assert_eq!(
+            (first.code, counts(&first)),
+            (Some(0), [6_070, 2_136, 0, 0]),
+            "{first:?}"
+        );
         let after_first = accounts(&house).await;
         assert_eq!(balances(&after_first), expected());
         assert_eq!((house.transfers().await, house.entries().await), (2_136, 6_070));
         let second = import(&house.home, &tenant, &data("journal.csv")).await;
-        assert_eq!((second.code, counts(&second)), (Some(0), [6_070, 0, 2_136, 0]), "{second:?}");
+        assert_eq!(
+            (second.code, counts(&second)),
+            (Some(0), [6_070, 0, 2_136, 0]),
+            "{second:?}"
+        );
         assert_eq!(accounts(&house).await, after_first, "not even a version");
         assert_eq!((house.transfers().await, house.entries().await), (2_136, 6_070));
         house.check().await;
@@ -82,21 +94,33 @@ async fn an_import_killed_midway_and_run_again_gives_the_same() {
         // Killed inside of a batch of its own: in front of a COMMIT that arrives or does not.
         let (nth, arrives) = (rng.random_range(1..=6), rng.random_bool(0.5));
         let commit = proxy.lane().hold_commit(nth);
-        let mut importing = home.command(&["import", "journal", &file, "--tenant", &tenant]).spawn().unwrap();
-        timeout(PATIENCE, commit.reached()).await.expect("it comes to its COMMIT");
+        let mut importing = home
+            .command(&["import", "journal", &file, "--tenant", &tenant])
+            .spawn()
+            .unwrap();
+        timeout(PATIENCE, commit.reached())
+            .await
+            .expect("it comes to its COMMIT");
         importing.kill().await.unwrap();
         if !arrives {
             proxy.cut_all();
         }
         drop(commit);
         let has = house.transfers().await;
-        println!("killed at COMMIT {nth}, which {}; {has} transfers", if arrives { "arrives" } else { "is lost" });
+        println!(
+            "killed at COMMIT {nth}, which {}; {has} transfers",
+            if arrives { "arrives" } else { "is lost" }
+        );
         assert!(has >= had, "what is imported stays");
         had = has;
     }
     let last = import(&home, &tenant, &data("journal.csv")).await;
     let [rows, imported, known, rejected] = counts(&last);
-    assert_eq!((last.code, rows, imported + known, rejected), (Some(0), 6_070, 2_136, 0), "{last:?}");
+    assert_eq!(
+        (last.code, rows, imported + known, rejected),
+        (Some(0), 6_070, 2_136, 0),
+        "{last:?}"
+    );
     assert!(known > 0 && imported > 0, "{last:?}");
     assert_eq!(balances(&accounts(&house).await), expected());
     assert_eq!((house.transfers().await, house.entries().await), (2_136, 6_070));
@@ -110,8 +134,13 @@ async fn two_imports_of_one_journal_at_once_beside_a_server_import_it_once() {
     let tenant = house.tenant.to_string();
     let file = data("journal.csv");
     let (one, other) = tokio::join!(import(&house.home, &tenant, &file), import(&up.home, &tenant, &file));
-    let ([rows, one_imported, one_known, none], [_, other_imported, other_known, zero]) = (counts(&one), counts(&other));
-    assert_eq!((one.code, other.code, rows, none, zero), (Some(0), Some(0), 6_070, 0, 0), "{one:?} {other:?}");
+    let ([rows, one_imported, one_known, none], [_, other_imported, other_known, zero]) =
+        (counts(&one), counts(&other));
+    assert_eq!(
+        (one.code, other.code, rows, none, zero),
+        (Some(0), Some(0), 6_070, 0, 0),
+        "{one:?} {other:?}"
+    );
     assert_eq!((one_imported + other_imported, one_known + other_known), (2_136, 2_136));
     assert_eq!(balances(&accounts(&house).await), expected());
     house.check().await;
@@ -136,11 +165,17 @@ async fn rows_that_cannot_be_imported_go_to_a_file_which_mended_imports() {
         "good-2,2026-01-05,Sale,cash,USD,20",
         "good-2,2026-01-05,Sale,income,USD,-20",
     ];
-    let file = house.home.write("books.csv", &rows.iter().fold(HEADER.to_owned(), |text, row| text + row + "\r\n"));
+    let file = house.home.write(
+        "books.csv",
+        &rows.iter().fold(HEADER.to_owned(), |text, row| text + row + "\r\n"),
+    );
     let first = import(&house.home, &tenant, &file).await;
     assert_eq!((first.code, counts(&first)), (Some(1), [11, 2, 0, 4]), "{first:?}");
     let rejected = house.home.dir.join("books.rejected.csv");
-    assert!(first.stderr.contains(&rejected.display().to_string()) && first.stderr.contains("mend"), "{first:?}");
+    assert!(
+        first.stderr.contains(&rejected.display().to_string()) && first.stderr.contains("mend"),
+        "{first:?}"
+    );
     let text = std::fs::read_to_string(&rejected).unwrap();
     for says in ["amount_invalid", "date_invalid", "legs_unbalanced", "row_invalid"] {
         assert!(text.contains(says), "{says}: {text}");
@@ -152,14 +187,25 @@ async fn rows_that_cannot_be_imported_go_to_a_file_which_mended_imports() {
     let mended: String = text
         .lines()
         .filter(|line| !line.starts_with("short,"))
-        .map(|line| line.replace(",1e3,", ",3.50,").replace("2026-02-30", "2026-02-28").replace(",-9.99,", ",-10.00,") + "\n")
+        .map(|line| {
+            line.replace(",1e3,", ",3.50,")
+                .replace("2026-02-30", "2026-02-28")
+                .replace(",-9.99,", ",-10.00,")
+                + "\n"
+        })
         .collect();
     let mended = house.home.write("mended.csv", &mended);
     let second = import(&house.home, &tenant, &mended).await;
     assert_eq!((second.code, counts(&second)), (Some(0), [6, 3, 0, 0]), "{second:?}");
-    assert!(!house.home.dir.join("mended.rejected.csv").exists(), "nothing to say, no file");
+    assert!(
+        !house.home.dir.join("mended.rejected.csv").exists(),
+        "nothing to say, no file"
+    );
     let all = balances(&accounts(&house).await);
-    let shown: Vec<_> = all.iter().map(|(account, (_, amount))| (account.as_str(), amount.as_str())).collect();
+    let shown: Vec<_> = all
+        .iter()
+        .map(|(account, (_, amount))| (account.as_str(), amount.as_str()))
+        .collect();
     let expected = [
         ("books", "10"),
         ("cafe", "3.5"),
@@ -183,7 +229,9 @@ async fn a_journal_that_cannot_be_read_is_one_sentence() {
     let import = async |file: &Path| import(&house.home, &tenant, file).await;
     import(Path::new("/nowhere.csv")).await.could_not_run(&["/nowhere.csv"]);
     let file = house.home.write("columns.csv", "key,date,description,account,asset\n");
-    import(&file).await.could_not_run(&["does not name the columns", "`amount` is missing"]);
+    import(&file)
+        .await
+        .could_not_run(&["does not name the columns", "`amount` is missing"]);
     let file = house.home.write("empty.csv", "");
     import(&file).await.could_not_run(&["does not name the columns"]);
     assert_eq!(house.stubs().await, 0);

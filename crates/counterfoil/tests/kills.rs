@@ -199,8 +199,8 @@ async fn promises_hold(admin: &counterfoil_pg::Client, before: u64, told: &[Told
 
 /// A moment inside of a batch.
 enum Moment {
-    /// Before this many statements of it have been sent.
-    Statement(u64, Hold),
+    /// Before some statement of it is sent on.
+    Statement(Hold),
     /// Before COMMIT is sent on. What becomes of it is decided after the kill.
     Commit(Hold, Fate),
     /// COMMIT was executed, and its reply will never come.
@@ -224,7 +224,7 @@ impl Moment {
             0..5 => {
                 let n = rng.random_range(1..=10);
                 (
-                    Self::Statement(n, proxy.lane().hold_mid_batch(n)),
+                    Self::Statement(proxy.lane().hold_mid_batch(n)),
                     format!("before statement {n}"),
                 )
             }
@@ -249,7 +249,7 @@ impl Moment {
     async fn came(&self) -> bool {
         let patience = Duration::from_secs(2);
         match self {
-            Self::Statement(_, hold) | Self::Commit(hold, _) => timeout(patience, hold.reached()).await.is_ok(),
+            Self::Statement(hold) | Self::Commit(hold, _) => timeout(patience, hold.reached()).await.is_ok(),
             Self::Committed(fault) => timeout(patience, fault.fired()).await.is_ok(),
         }
     }
@@ -293,7 +293,7 @@ async fn case_6_kill_9_at_twenty_points_inside_of_batches_loses_nothing_and_doub
                 }
             }
             // Whatever was held is thrown away with its connection.
-            Moment::Statement(_, hold) | Moment::Commit(hold, _) => {
+            Moment::Statement(hold) | Moment::Commit(hold, _) => {
                 proxy.cut_all();
                 drop(hold);
                 None

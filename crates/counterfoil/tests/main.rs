@@ -1,7 +1,23 @@
-//! The program as a whole: what it says, what its documents say of it, and the rules of the house.
+//! The program as a whole: what it says, what its documents say of it, and the rules of the house;
+//! and the stories of real server processes under bad input and faults. A story of a numbered case
+//! bears its number.
 
 mod help;
 mod readme;
 mod running;
 mod sql;
 mod tidy;
+
+mod client;
+mod harness;
+
+mod bad_input;
+mod could_not_run;
+mod crowds;
+mod embedded;
+mod journal;
+mod kills;
+mod once;
+mod pooler;
+mod shutdown;
+mod walls;

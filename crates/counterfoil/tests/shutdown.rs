@@ -47,7 +47,10 @@ async fn every_201_under_load_has_its_stub_after_a_shutdown_and_every_503_has_no
     up.interrupt();
     let (code, log) = up.ended().await;
     assert_eq!(code, Some(0), "{log}");
-    assert!(log.contains("landing what was accepted") && !log.contains("ERROR"), "{log}");
+    assert!(
+        log.contains("landing what was accepted") && !log.contains("ERROR"),
+        "{log}"
+    );
     let (mut done, mut not_done, mut open) = (Vec::new(), Vec::new(), Vec::new());
     for told in callers.join_all().await {
         done.extend(told.0);
@@ -58,8 +61,16 @@ async fn every_201_under_load_has_its_stub_after_a_shutdown_and_every_503_has_no
     assert!(done.iter().all(|key| stubs.contains(key)), "every 201 has its stub");
     assert!(!not_done.iter().any(|key| stubs.contains(key)), "no 503 has one");
     let known: HashSet<&String> = done.iter().chain(&open).collect();
-    assert!(stubs.iter().all(|key| known.contains(key)), "and no stub comes from nowhere");
-    println!("{} done, {} not done, {} without an answer", done.len(), not_done.len(), open.len());
+    assert!(
+        stubs.iter().all(|key| known.contains(key)),
+        "and no stub comes from nowhere"
+    );
+    println!(
+        "{} done, {} not done, {} without an answer",
+        done.len(),
+        not_done.len(),
+        open.len()
+    );
     house.check().await;
 }
 
@@ -67,7 +78,14 @@ async fn every_201_under_load_has_its_stub_after_a_shutdown_and_every_503_has_no
 #[allow(clippy::disallowed_methods, reason = "a look from outside")]
 async fn stubs(house: &House) -> HashSet<String> {
     let sql = "SELECT encode(substring(key FROM 2), 'escape') FROM counterfoil.stub WHERE kind = 'ledger.transfer'";
-    house.admin.query(sql, &[]).await.unwrap().iter().map(|row| row.get(0)).collect()
+    house
+        .admin
+        .query(sql, &[])
+        .await
+        .unwrap()
+        .iter()
+        .map(|row| row.get(0))
+        .collect()
 }
 
 #[tokio::test]
@@ -89,11 +107,17 @@ async fn what_is_on_its_way_when_the_server_is_told_to_stop_is_landed_and_answer
         }
     }
     for n in 0..20 {
-        until("it is in flight", async || client.clone().stub_state(&format!("k{n}")).await == "in_flight").await;
+        until("it is in flight", async || {
+            client.clone().stub_state(&format!("k{n}")).await == "in_flight"
+        })
+        .await;
     }
     up.interrupt();
     let address = up.address;
-    until("nobody new is let in", async || TcpStream::connect(address).await.is_err()).await;
+    until("nobody new is let in", async || {
+        TcpStream::connect(address).await.is_err()
+    })
+    .await;
     assert_eq!(house.transfers().await, 0);
     commit.release();
     for answer in waiting.join_all().await {

@@ -33,11 +33,11 @@ impl<const N: usize> Histogram<N> {
         };
     }
 
-    /// Writes the series of one lane. `scale` turns the unit counted into the unit shown.
-    fn render(&self, out: &mut String, name: &str, lane: usize, scale: f64) {
+    /// Writes the series of one lane. `units` of what is counted make one of what is shown.
+    fn render(&self, out: &mut String, name: &str, lane: usize, units: f64) {
         let mut total = 0;
         #[allow(clippy::cast_precision_loss, reason = "a metric")]
-        let shown = |value: u64| value as f64 * scale;
+        let shown = |value: u64| value as f64 / units;
         for (bound, count) in self.bounds.iter().zip(&self.counts) {
             total += count.load(Relaxed);
             let _ = writeln!(out, "{name}_bucket{{lane=\"{lane}\",le=\"{}\"}} {total}", shown(*bound));
@@ -97,6 +97,10 @@ impl LaneMetrics {
     pub(crate) fn commit(&self, took: Duration) {
         self.commit_time.observe(micros(took));
     }
+    /// The time of every COMMIT so far, together.
+    pub(crate) fn committing(&self) -> Duration {
+        Duration::from_micros(self.commit_time.sum.load(Relaxed))
+    }
     pub(crate) fn verdict(&self, verdict: Verdict) {
         let at = VERDICTS.iter().position(|(one, _)| *one == verdict).expect("every verdict is listed");
         self.verdicts[at].fetch_add(1, Relaxed);
@@ -142,8 +146,8 @@ impl Metrics<'_> {
         self.gauge(out, "counterfoil_lane_waiting_intents", "Intents waiting in the lane.", |depth| depth.waiting);
         self.gauge(out, "counterfoil_lane_aside_tenants", "Tenants served outside the lane, since somebody holds a row of theirs.", |depth| depth.aside);
         self.histogram(out, "counterfoil_batch_intents", "Intents in a batch.", 1.0, |lane| &lane.batch_size);
-        self.histogram(out, "counterfoil_batch_seconds", "Time of a batch, from taking it to its answers.", 1e-6, |lane| &lane.batch_time);
-        self.histogram(out, "counterfoil_commit_seconds", "Time of COMMIT.", 1e-6, |lane| &lane.commit_time);
+        self.histogram(out, "counterfoil_batch_seconds", "Time of a batch, from taking it to its answers.", 1e6, |lane| &lane.batch_time);
+        self.histogram(out, "counterfoil_commit_seconds", "Time of COMMIT.", 1e6, |lane| &lane.commit_time);
         self.counter(out, "counterfoil_lane_detours_total", "Times a tenant left its lane.", |lane| &lane.detours);
         self.counter(out, "counterfoil_batch_bisections_total", "Batches halved to find a bad intent.", |lane| &lane.bisections);
         self.counter(out, "counterfoil_intents_failed_total", "Intents answered 500.", |lane| &lane.failed);
@@ -183,12 +187,12 @@ impl Metrics<'_> {
         out: &mut String,
         name: &str,
         help: &str,
-        scale: f64,
+        units: f64,
         value: impl Fn(&LaneMetrics) -> &Histogram<N>,
     ) {
         head(out, name, "histogram", help);
         for (i, (_, lane)) in self.lanes.iter().enumerate() {
-            value(lane).render(out, name, i, scale);
+            value(lane).render(out, name, i, units);
         }
     }
 }

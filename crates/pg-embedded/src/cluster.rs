@@ -4,13 +4,14 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::binaries::{Binaries, Version};
-use crate::command::{Output, run, server_program};
+use crate::command::{Output, pause, run, server_program};
 use crate::error::{Error, Result};
 use crate::lock::Lock;
 use crate::package::hex;
+use crate::postmaster::{is_named, processes_in};
 use crate::user::User;
 use crate::{SUPERUSER, tune};
 
@@ -185,6 +186,7 @@ fn create(binaries: &Binaries, dir: &Path, user: &User, options: &Options, progr
         dir.display()
     ));
     let fresh = dir.join("pgdata.new");
+    wait_for_initdb(&fresh)?;
     if fresh.exists() {
         fs::remove_dir_all(&fresh).map_err(Error::io("remove", &fresh))?;
     }
@@ -211,6 +213,21 @@ fn create(binaries: &Binaries, dir: &Path, user: &User, options: &Options, progr
         .and_then(|d| d.sync_all())
         .map_err(Error::io("flush", dir))?;
     Ok(password)
+}
+
+/// An initdb whose caller was killed works on in the folder that is about to be made anew. It ends by
+/// itself, and nobody needs what it makes. It cannot be one of another caller: we have the lock.
+fn wait_for_initdb(fresh: &Path) -> Result<()> {
+    let deadline = Instant::now() + INITDB_LIMIT;
+    while !processes_in(fresh).is_empty() || is_named(fresh) {
+        if Instant::now() >= deadline {
+            let what = "an initdb that was left behind".to_owned();
+            let limit = INITDB_LIMIT;
+            return Err(Error::TooSlow { what, limit });
+        }
+        pause();
+    }
+    Ok(())
 }
 
 fn initdb(binaries: &Binaries, user: &User, pgdata: &Path, pwfile: &Path, options: &Options) -> Result<()> {

@@ -79,6 +79,15 @@ pub(crate) fn processes_in(pgdata: &Path) -> Vec<u32> {
         .collect()
 }
 
+/// Whether the path is an argument of some process, as the folder to be made is of initdb, which does
+/// not work in it itself.
+pub(crate) fn is_named(path: &Path) -> bool {
+    let path = path.as_os_str().as_encoded_bytes();
+    let pids = fs::read_dir("/proc").into_iter().flatten().flatten();
+    pids.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok())
+        .any(|arguments| arguments.split(|byte| *byte == 0).any(|argument| argument == path))
+}
+
 #[cfg(test)]
 mod tests {
     use super::PidFile;

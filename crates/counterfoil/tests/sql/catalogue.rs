@@ -6,6 +6,7 @@ use counterfoil_pg::Client;
 use counterfoil_test::{Server, database};
 
 use super::with_generations;
+use crate::running::root;
 
 /// Each finds what breaks it, as one text a row. Partitions are tables, and are looked at as well.
 const RULES: [(&str, &str); 9] = [
@@ -97,6 +98,31 @@ async fn every_table_keeps_the_rules() {
         let admin = test.admin().await;
         assert_eq!(breaches(&admin).await, [], "on {server:?}");
         insta::assert_snapshot!("tables", tables(&admin).await);
+    }
+}
+
+/// The limits that `init` gives the roles, in the words of the page.
+#[tokio::test]
+#[allow(clippy::disallowed_methods, reason = "the administrator looks at the catalogue")]
+async fn the_page_of_the_database_names_every_setting_of_a_role() {
+    let page = std::fs::read_to_string(root().join("docs/reference/database.md")).expect("the page");
+    let test = database(Server::Pg18).await;
+    let query = "SELECT r.rolname::text, split_part(s, '=', 1), split_part(s, '=', 2)
+        FROM pg_roles AS r, unnest(r.rolconfig) AS s WHERE r.rolname LIKE 'counterfoil\\_%' ORDER BY 1, 2";
+    for row in test.admin().await.query(query, &[]).await.expect("settings") {
+        let [role, name, value]: [String; 3] = [row.get(0), row.get(1), row.get(2)];
+        // "15s" is "15 s" there.
+        let value = value.replace("min", " min").replace('s', " s");
+        let of_role = page
+            .lines()
+            .find(|line| line.starts_with(&format!("| `{role}` |")))
+            .unwrap_or_else(|| panic!("{role} has no row"));
+        let timeout = name.ends_with("_timeout") && value != "0";
+        assert!(page.contains(&format!("`{name}")), "{name} of {role}");
+        assert!(
+            !timeout || of_role.contains(&format!("| {value} |")),
+            "{role}: {name} = {value}"
+        );
     }
 }
 

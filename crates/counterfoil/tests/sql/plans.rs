@@ -1,5 +1,6 @@
 //! The plans of the statements that every batch sends, over 100,000 rows, as the lanes get them.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use counterfoil_pg::{Client, Role, Sql};
@@ -23,6 +24,13 @@ const HOT: [(&str, bool); 11] = [
     ("entry_insert", false),
     ("transfer_insert", false),
 ];
+
+/// A lane keeps the plans that it made while the tables were new, until they are analysed; so they
+/// should be those of full ones. These are not yet:
+///
+/// - `stub_find` reads the whole generation, by `gen` alone, once a batch;
+/// - `balance_load` and `balance_load_locked` look for the holds of an account among those of all.
+const UNTIL_ANALYSED: [&str; 3] = ["balance_load", "balance_load_locked", "stub_find"];
 
 fn statement(name: &str) -> &'static Sql {
     let all = counterfoil_intent::STATEMENTS
@@ -66,41 +74,55 @@ async fn fill(test: &TestDatabase) {
 #[tokio::test]
 #[allow(clippy::disallowed_methods, reason = "this explains statements, and runs none")]
 async fn hot_statements_find_their_rows_by_index() {
+    let mut differ = BTreeSet::new();
     for server in Server::DIRECT {
         let test = database(server).await;
         with_generations(&test).await;
-        fill(&test).await;
         let lane = session(&test, Role::Lane).await;
-        let mode: String = lane
-            .query_one("SHOW plan_cache_mode", &[])
-            .await
-            .expect("a setting")
-            .get(0);
+        let row = lane.query_one("SHOW plan_cache_mode", &[]).await.expect("a setting");
+        let mode: String = row.get(0);
         assert_eq!(mode, "force_generic_plan", "counterfoil init sets it for the role");
-        let open: i32 = lane
-            .query_one("SELECT max(gen) FROM counterfoil.stub_generation", &[])
-            .await
-            .expect("a generation")
-            .get(0);
-
-        let mut said = String::new();
-        for (name, walls) in HOT {
-            let plan = explain(&lane, statement(name), open).await;
-            let text = plan.to_string();
-            let mut shape = String::new();
-            describe(&plan["Plan"], 1, &mut shape);
-            assert!(
-                !shape.contains("Seq Scan"),
-                "{name} on {server:?} reads whole tables:\n{shape}"
-            );
-            assert!(
-                !walls || text.contains("hashed SubPlan"),
-                "{name} on {server:?}: the policy is not hashed:\n{text}"
-            );
-            write!(said, "{name}\n{shape}").expect("a string grows");
-        }
+        let new = shapes(&lane, server).await;
+        fill(&test).await;
+        let full = shapes(&lane, server).await;
+        differ.extend(
+            new.iter()
+                .zip(&full)
+                .filter(|(new, full)| new != full)
+                .map(|(new, _)| new.0),
+        );
+        let said: String = full.iter().map(|(name, shape)| format!("{name}\n{shape}")).collect();
         insta::assert_snapshot!(format!("plans_{server:?}").to_lowercase(), said);
     }
+    assert_eq!(
+        differ,
+        BTreeSet::from(UNTIL_ANALYSED),
+        "plans that are others on new tables than on full ones, and the list of those that may be"
+    );
+}
+
+/// The plans of the hot statements, one after the other, and what must hold of each.
+#[allow(clippy::disallowed_methods, reason = "this explains statements, and runs none")]
+async fn shapes(lane: &Client, server: Server) -> Vec<(&'static str, String)> {
+    let query = "SELECT max(gen) FROM counterfoil.stub_generation";
+    let open: i32 = lane.query_one(query, &[]).await.expect("a generation").get(0);
+    let mut shapes = Vec::new();
+    for (name, walls) in HOT {
+        let plan = explain(lane, statement(name), open).await;
+        let text = plan.to_string();
+        let mut shape = String::new();
+        describe(&plan["Plan"], 1, &mut shape);
+        assert!(
+            !shape.contains("Seq Scan"),
+            "{name} on {server:?} reads whole tables:\n{shape}"
+        );
+        assert!(
+            !walls || text.contains("hashed SubPlan"),
+            "{name} on {server:?}: the policy is not hashed:\n{text}"
+        );
+        shapes.push((name, shape));
+    }
+    shapes
 }
 
 #[allow(clippy::disallowed_methods, reason = "this explains statements, and runs none")]
