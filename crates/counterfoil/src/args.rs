@@ -81,7 +81,7 @@ pub(crate) enum Command {
     /// Import data
     #[command(subcommand)]
     Import(ImportCommand),
-    /// Prove from the rows that promises 1 and 4 hold; exit status 1 if they do not
+    /// Prove from the rows that promise 4 (money) holds; exit status 1 if it does not
     Check(CheckArgs),
     /// Run a benchmark: the naive way and ours in one run on one server
     Bench(BenchArgs),
@@ -108,9 +108,9 @@ pub(crate) struct InitArgs {
     /// Create the database if it is not there
     #[arg(long)]
     pub(crate) create_database: bool,
-    /// How long stubs are kept at the least, in days; it cannot be changed later
-    #[arg(long, default_value_t = 30, value_name = "DAYS", value_parser = clap::value_parser!(u16).range(1..=3650))]
-    pub(crate) stub_retention: u16,
+    /// How long stubs are kept at the least, in days; it cannot be changed later [default: 30]
+    #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u16).range(1..=3650))]
+    pub(crate) stub_retention: Option<u16>,
 }
 
 #[derive(Debug, Subcommand)]

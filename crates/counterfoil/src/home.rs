@@ -45,6 +45,12 @@ pub(crate) struct Place {
     pub(crate) dbname: String,
 }
 
+impl Place {
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        (&self.host, self.port, &self.dbname) == (&other.host, other.port, &other.dbname)
+    }
+}
+
 /// A server that is running.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -4,11 +4,11 @@ use std::io::{BufWriter, Write, stdout};
 use std::process::ExitCode;
 
 use counterfoil_ledger::read::{self, AccountView};
-use counterfoil_pg::{Role, Scope, TenantId};
+use counterfoil_pg::{Role, Scope};
 
 use crate::Failure;
 use crate::args::{AccountsArgs, ListFormat};
-use crate::command::database;
+use crate::command::{database, tenant};
 use crate::settings::Settings;
 
 /// Rows read at a time.
@@ -16,7 +16,7 @@ const PAGE: i64 = 1_000;
 
 pub(crate) async fn run(settings: Settings, args: AccountsArgs) -> Result<ExitCode, Failure> {
     let database = database(&settings).await?;
-    let scope = Scope::Tenant(TenantId(args.tenant));
+    let scope = Scope::Tenant(tenant(&database, args.tenant).await?);
     let prefix = args.prefix.as_deref().unwrap_or_default();
     let mut out = Table::new(args.format)?;
     let mut after: Option<String> = None;

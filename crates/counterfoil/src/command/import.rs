@@ -7,13 +7,12 @@ use std::process::ExitCode;
 
 use counterfoil_intent::{Generations, Lanes};
 use counterfoil_ledger::import::{self, Counts};
-use counterfoil_pg::TenantId;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use uuid::Uuid;
 
 use crate::Failure;
 use crate::args::{Format, ImportCommand, JournalArgs};
-use crate::command::{database, kinds};
+use crate::command::{database, kinds, tenant};
 use crate::settings::Settings;
 
 pub(crate) async fn run(settings: Settings, command: ImportCommand) -> Result<ExitCode, Failure> {
@@ -28,13 +27,14 @@ async fn journal(settings: Settings, args: JournalArgs) -> Result<ExitCode, Fail
     let bytes = file.metadata()?.len();
     let rejected = args.rejected.unwrap_or_else(|| beside(&args.file));
     let database = database(&settings).await?;
+    let tenant = tenant(&database, args.tenant).await?;
     let generations = Generations::load(&database).await?;
     let kinds = kinds();
     let lanes = Lanes::start(database.clone(), kinds.clone(), generations, settings.lanes.clone());
     let bar = bar(bytes * 2);
     let counts = import::journal(
         &kinds,
-        TenantId(args.tenant),
+        tenant,
         Uuid::from_u128(rand::random()),
         BufReader::new(file),
         || File::create(&rejected),
@@ -51,7 +51,7 @@ async fn journal(settings: Settings, args: JournalArgs) -> Result<ExitCode, Fail
     if counts.failed == 0 {
         return Ok(ExitCode::SUCCESS);
     }
-    eprintln!("{} could not be imported; mend {} and import it", transfers(counts.failed), rejected.display());
+    eprintln!("{} could not be imported; mend {} and import it", counted(counts.failed, "transfer"), rejected.display());
     Ok(ExitCode::FAILURE)
 }
 
@@ -66,20 +66,20 @@ fn bar(length: u64) -> ProgressBar {
     ProgressBar::with_draw_target(Some(length), target).with_style(style)
 }
 
-fn transfers(count: u64) -> String {
-    if count == 1 { "1 transfer".to_owned() } else { format!("{count} transfers") }
+fn counted(count: u64, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
 fn report(counts: &Counts, format: Format) {
     match format {
         Format::Text => println!(
-            "{} imported, {} known already, {} rejected; {} rows, {} assets and {} accounts opened",
-            transfers(counts.imported),
+            "{} imported, {} known already, {} rejected; {}, {} and {} opened",
+            counted(counts.imported, "transfer"),
             counts.known,
             counts.failed,
-            counts.rows,
-            counts.assets,
-            counts.accounts
+            counted(counts.rows, "row"),
+            counted(counts.assets, "asset"),
+            counted(counts.accounts, "account")
         ),
         Format::Json => println!(
             "{}",

@@ -28,13 +28,22 @@ pub(crate) async fn run(settings: Settings, args: InitArgs) -> Result<ExitCode, 
     };
     settings.home.create()?;
     let mut roles = passwords(&settings)?;
+    if let Some(other) = roles.database.as_ref().filter(|other| !other.is(&place)) {
+        return Err(format!(
+            "the folder {} belongs to database {} on {}; choose another with --data",
+            settings.home.dir().display(),
+            other.dbname,
+            other.host
+        )
+        .into());
+    }
     roles.database = Some(place.clone());
     let wanted = Init {
         dbname: place.dbname.clone(),
         create_database: args.create_database,
         passwords: roles.passwords.clone(),
     };
-    prepare(&settings, &admin, &settings.tls.clone(), &wanted, &place, &roles, Some(args.stub_retention)).await?;
+    prepare(&settings, &admin, &settings.tls.clone(), &wanted, &place, &roles, args.stub_retention).await?;
     println!("database {} is ready; start the server with `counterfoil up`", place.dbname);
     Ok(ExitCode::SUCCESS)
 }
@@ -92,6 +101,12 @@ async fn prepare(
         counterfoil_intent::Generations::set_retention(&database, retention).await?;
     }
     let generations = counterfoil_intent::Generations::load(&database).await?;
+    if let Some(days) = retention
+        && generations.retention() != Duration::from_secs(u64::from(days) * 86_400)
+    {
+        let is = generations.retention().as_secs() / 86_400;
+        return Err(format!("stubs of this database are kept for {is} days, and that cannot be changed any more").into());
+    }
     generations.rotate(&database).await?;
     database.maintain_outcomes().await?;
     first_tenant(&database).await?;

@@ -11,7 +11,7 @@ pub(crate) mod tenant;
 pub(crate) mod up;
 
 use counterfoil_intent::Kinds;
-use counterfoil_pg::{Database, Settings as PgSettings};
+use counterfoil_pg::{Database, Role, Scope, Settings as PgSettings, TenantId};
 
 use crate::Failure;
 use crate::home::{Place, Roles};
@@ -38,8 +38,21 @@ pub(crate) fn pg_settings(settings: &Settings, place: &Place, roles: &Roles) -> 
     pg.passwords.clone_from(&roles.passwords);
     pg.pooler = settings.pooler;
     pg.tls = settings.tls.clone();
-    pg.pool_size.insert(counterfoil_pg::Role::Lane, settings.lanes.lanes + settings.lanes.detours + 1);
+    pg.pool_size.insert(Role::Lane, settings.lanes.lanes + settings.lanes.detours + 1);
     pg
+}
+
+/// The tenant of this number, or a sentence that there is none: an empty answer would look like one.
+pub(crate) async fn tenant(database: &Database, id: i64) -> Result<TenantId, Failure> {
+    let id = TenantId(id);
+    let scope = Scope::Tenant(id);
+    let tx = database.pool(Role::App).begin(&scope).await?;
+    let found = counterfoil_tenant::get(&scope, &tx, id).await?;
+    tx.rollback().await;
+    match found {
+        Some(tenant) => Ok(tenant.id),
+        None => Err(format!("there is no tenant {id}; `counterfoil tenant list` shows them").into()),
+    }
 }
 
 /// The database that the settings name, for commands that work beside a running server: the one

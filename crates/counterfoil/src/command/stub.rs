@@ -3,17 +3,17 @@
 use std::process::ExitCode;
 
 use counterfoil_intent::{Key, Stub};
-use counterfoil_pg::{Role, Scope, TenantId};
+use counterfoil_pg::{Role, Scope};
 
 use crate::Failure;
 use crate::args::{Format, StubArgs};
-use crate::command::database;
+use crate::command::{database, tenant};
 use crate::settings::Settings;
 
 pub(crate) async fn run(settings: Settings, args: StubArgs) -> Result<ExitCode, Failure> {
     let key = Key::parse(&args.key)?;
-    let tenant = TenantId(args.tenant);
     let database = database(&settings).await?;
+    let tenant = tenant(&database, args.tenant).await?;
     let scope = Scope::Tenant(tenant);
     let tx = database.pool(Role::App).begin(&scope).await?;
     let (stub, as_of) = Stub::find(&scope, &tx, tenant, &key).await?;

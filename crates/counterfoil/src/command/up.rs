@@ -1,5 +1,6 @@
 //! `counterfoil up`.
 
+use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -130,7 +131,7 @@ fn stop_signal() -> Result<impl Future<Output = ()> + Send + 'static, Failure> {
 fn greet(home: &Home, address: std::net::SocketAddr) {
     let key = home.operator_key();
     let key = key.display();
-    println!(
+    let greeting = format!(
         "counterfoil listens on http://{address}
 
 Try, in another terminal:
@@ -139,8 +140,10 @@ Try, in another terminal:
   curl -H \"Authorization: Bearer $(cat {key})\" -H 'Content-Type: application/json' -d '{{\"key\":\"try-1\",\"code\":\"USD\",\"scale\":2}}' http://{address}/v1/tenants/1/assets
 "
     );
+    // Whoever read the address may have closed the pipe; that is no reason to stop.
+    let _ = writeln!(std::io::stdout(), "{greeting}");
 }
 
 pub(crate) fn say(text: &str) {
-    eprintln!("{text}");
+    let _ = writeln!(std::io::stderr(), "{text}");
 }
