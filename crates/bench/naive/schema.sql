@@ -1,8 +1,8 @@
 -- The naive way, as careful people write it: one function call is one transaction.
 --
--- Kept as fast as it can be without giving up what it promises: whole numbers of cents in bigint,
--- one index per table, no foreign keys from the log to the accounts (the function has just updated
--- both), no index for statements, and room in the pages so that updates stay in them.
+-- Whole numbers of cents in bigint, and room in the pages so that updates stay in them. This file
+-- alone is the lean form: a function call that keeps balances right, and a log of it. careful.sql
+-- adds what is left out here.
 CREATE SCHEMA naive;
 
 CREATE TABLE naive.account (

@@ -44,6 +44,9 @@ pub enum Error {
     #[error("{count} of {of} were not accepted, the first with: {first}")]
     NotAccepted { count: u64, of: u64, first: String },
 
+    #[error("ended by a signal")]
+    Interrupted,
+
     #[error("nothing was done in the measured time")]
     Nothing,
 

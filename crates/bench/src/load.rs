@@ -124,6 +124,8 @@ where
     F: Future<Output = Result<Vec<C>>>,
 {
     let (started, clock) = oneshot::channel();
+    // Callers stay connected until the last mark: a backend that ends takes its processor time along.
+    let (marking, marked) = oneshot::channel::<()>();
     let stop = Stop(Arc::new(AtomicBool::new(false)));
     let stopped = Arc::clone(&stop.0);
     let load = tokio::task::spawn_blocking(move || {
@@ -141,7 +143,10 @@ where
                 until: from + times.measured,
             };
             let _ = started.send(clock);
-            drive(callers, clock, &stopped).await
+            let (tally, callers) = drive(callers, clock, &stopped).await?;
+            let _ = marked.await;
+            drop(callers);
+            Ok::<_, Error>(tally)
         })
     });
     let marks = async {
@@ -150,6 +155,7 @@ where
         let before = control.mark().await;
         tokio::time::sleep_until(clock.until.into()).await;
         let after = control.mark().await;
+        drop(marking);
         Some((before, after))
     };
     // A load that fails early is heard of at once: its clock is dropped, or its thread ends.
@@ -163,6 +169,15 @@ where
     };
     let (before, after) = marks.ok_or(Error::Thread)?;
     drop(stop);
+    Ok(Measured {
+        tally: checked(tally)?,
+        before: before?,
+        after: after?,
+    })
+}
+
+/// A tally of which nothing failed.
+fn checked(tally: Tally) -> Result<Tally> {
     let tried = tally.all.accepted + tally.all.failed;
     if tally.all.failed > 0 {
         let first = tally.all.first.unwrap_or_default();
@@ -175,17 +190,13 @@ where
     if tally.in_time == 0 {
         return Err(Error::Nothing);
     }
-    Ok(Measured {
-        tally,
-        before: before?,
-        after: after?,
-    })
+    Ok(tally)
 }
 
-async fn drive<C: Caller>(callers: Vec<C>, clock: Clock, stopped: &Arc<AtomicBool>) -> Result<Tally> {
+async fn drive<C: Caller>(callers: Vec<C>, clock: Clock, stopped: &Arc<AtomicBool>) -> Result<(Tally, Vec<C>)> {
     // All on one thread, so that the mutex is never waited for.
     let tally = Arc::new(Mutex::new(Tally::new()));
-    let mut running: JoinSet<Result<()>> = JoinSet::new();
+    let mut running: JoinSet<Result<C>> = JoinSet::new();
     for mut caller in callers {
         let (tally, stopped) = (Arc::clone(&tally), Arc::clone(stopped));
         running.spawn(async move {
@@ -205,12 +216,13 @@ async fn drive<C: Caller>(callers: Vec<C>, clock: Clock, stopped: &Arc<AtomicBoo
                     start = Instant::now();
                 }
             }
-            Ok(())
+            Ok(caller)
         });
     }
+    let mut callers = Vec::with_capacity(running.len());
     while let Some(ended) = running.join_next().await {
-        ended.map_err(|_| Error::Thread)??;
+        callers.push(ended.map_err(|_| Error::Thread)??);
     }
     let tally = Arc::into_inner(tally).ok_or(Error::Thread)?;
-    Ok(tally.into_inner().unwrap_or_else(PoisonError::into_inner))
+    Ok((tally.into_inner().unwrap_or_else(PoisonError::into_inner), callers))
 }

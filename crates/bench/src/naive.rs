@@ -13,11 +13,17 @@ const OPENING: i64 = 1_000_000_000_000;
 
 /// Schema and accounts. The hot account has the highest id: it is updated last, and so locked for
 /// the shorter time.
-pub(crate) async fn prepare(control: &Control, bench: &Bench) -> Result<()> {
+pub(crate) async fn prepare(control: &Control, bench: &Bench, lean: bool) -> Result<()> {
     control
         .client
         .batch_execute(include_str!("../naive/schema.sql"))
         .await?;
+    if !lean {
+        control
+            .client
+            .batch_execute(include_str!("../naive/careful.sql"))
+            .await?;
+    }
     let fill = include_str!("../naive/account_fill.sql");
     control.client.execute(fill, &[&hot(bench), &OPENING]).await?;
     Ok(())

@@ -1,8 +1,9 @@
 //! The PostgreSQL a run has to itself, and a connection that looks after it.
 
 use std::fs::{self, DirBuilder};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use counterfoil_pg_embedded as embedded;
@@ -30,18 +31,21 @@ impl Folder {
             (None, Some(tmp)) => PathBuf::from(tmp),
             (None, None) => PathBuf::from("/var/tmp"),
         };
+        static NEXT: AtomicU32 = AtomicU32::new(0);
         let since = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default()
             .as_millis();
-        let path = parent.join(format!("counterfoil-bench-{}-{since}", std::process::id()));
-        // PostgreSQL's user has to pass through it where we are root.
-        let mut builder = DirBuilder::new();
-        builder
-            .recursive(true)
+        let next = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = parent.join(format!("counterfoil-bench-{}-{since}-{next}", std::process::id()));
+        // Not one that is there already.
+        DirBuilder::new()
             .mode(0o711)
             .create(&path)
             .map_err(Error::file("create", &path))?;
+        // PostgreSQL's user has to pass through it where we are root, whatever the umask is.
+        let open = fs::Permissions::from_mode(0o711);
+        fs::set_permissions(&path, open).map_err(Error::file("open up", &path))?;
         Ok(Self { path, keep })
     }
 

@@ -28,6 +28,8 @@ pub struct Report {
     pub seconds: u32,
     /// Accounts beside the hot one.
     pub accounts: u32,
+    /// Whether the naive way went without foreign keys and indexes for statements.
+    pub lean: bool,
     pub postgres: String,
     pub machine: String,
 }
@@ -135,6 +137,9 @@ impl Report {
             "\nours / naive: {:.2}; {:+.3} ms at p50; server at most {:.0} MB",
             self.ratio, self.longer_ms, self.server_rss_mb
         );
+        if self.lean {
+            out.push_str("; the naive way without foreign keys and indexes for statements");
+        }
         if self.ours.turned_away > 0 {
             let _ = write!(out, "; {} turned away with 429", self.ours.turned_away);
         }
@@ -198,6 +203,7 @@ mod tests {
             server_rss_mb: 80.0,
             seconds: 10,
             accounts: 100_000,
+            lean: false,
             postgres: "15.1".to_owned(),
             machine: "m".to_owned(),
         }

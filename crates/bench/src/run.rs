@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 use std::process::Command;
 
+use tokio::signal::unix::{SignalKind, signal};
+
 use crate::bench::Bench;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::load::{Measured, Times, measure};
 use crate::postgres::{Control, Folder, Postgres};
 use crate::report::{Report, Side, round};
@@ -27,6 +29,8 @@ pub struct Options {
     pub in_flight: Option<usize>,
     /// Accounts, instead of the benchmark's own number.
     pub accounts: Option<u32>,
+    /// Leaves foreign keys and the indexes for statements out of the naive way: the barest there is.
+    pub lean: bool,
     /// The tenant of our side.
     pub tenant: i64,
     /// The file with the operator key, in [`ServerParams::data`].
@@ -46,6 +50,7 @@ impl Options {
             keep: false,
             in_flight: None,
             accounts: None,
+            lean: false,
             tenant: 1,
             operator_key: PathBuf::from("operator.key"),
             server: Box::new(server),
@@ -62,12 +67,37 @@ impl std::fmt::Debug for Options {
     }
 }
 
-/// Runs one benchmark, both ways.
+/// Runs one benchmark, both ways. Ctrl-C or SIGTERM ends it, and what it started.
 pub async fn run(name: &str, options: &Options, progress: impl Fn(&str)) -> Result<Report> {
+    let stop = stop_signal()?;
+    tokio::select! {
+        report = both(name, options, &progress) => report,
+        () = stop => Err(Error::Interrupted),
+    }
+}
+
+/// Resolves on Ctrl-C or SIGTERM: the run is dropped then, and with it PostgreSQL, server and folder.
+fn stop_signal() -> Result<impl Future<Output = ()>> {
+    let listen = |kind| {
+        signal(kind).map_err(|source| Error::Connection {
+            whom: "the system",
+            source,
+        })
+    };
+    let (mut interrupt, mut terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    })
+}
+
+async fn both(name: &str, options: &Options, progress: &impl Fn(&str)) -> Result<Report> {
     let bench = bench_of(name, options)?;
-    let mut stage = Stage::set(options, &progress).await?;
+    let mut stage = Stage::set(options, progress).await?;
     progress("preparing the naive schema");
-    naive::prepare(&stage.control, &bench).await?;
+    naive::prepare(&stage.control, &bench, options.lean).await?;
 
     progress("starting the server");
     let (params, log) = (stage.server_params()?, stage.folder.path().join("server.log"));
@@ -101,7 +131,7 @@ pub async fn run(name: &str, options: &Options, progress: impl Fn(&str)) -> Resu
 pub async fn naive_only(name: &str, options: &Options, progress: impl Fn(&str)) -> Result<Side> {
     let bench = bench_of(name, options)?;
     let stage = Stage::set(options, &progress).await?;
-    naive::prepare(&stage.control, &bench).await?;
+    naive::prepare(&stage.control, &bench, options.lean).await?;
     progress(&format!("the naive way, for {} s", options.seconds));
     let side = stage.naive(&bench, options.seconds).await?;
     stage.clear().await?;
@@ -145,7 +175,7 @@ impl Stage {
 
     fn server_params(&self) -> Result<ServerParams> {
         let data = self.folder.path().join("server");
-        std::fs::create_dir(&data).map_err(crate::Error::file("create", &data))?;
+        std::fs::create_dir(&data).map_err(Error::file("create", &data))?;
         let (database_url, socket_url) = self.postgres.address().urls();
         Ok(ServerParams {
             database_url,
@@ -182,6 +212,7 @@ impl Stage {
             server_rss_mb,
             seconds: options.seconds,
             accounts: bench.accounts,
+            lean: options.lean,
             postgres: self.postgres.version(),
             machine: machine::describe(self.folder.path()),
         }

@@ -26,7 +26,13 @@ pub(crate) struct SettingsArgs {
     pub(crate) data: Option<PathBuf>,
     /// Use this PostgreSQL instead of bringing one: postgres://HOST[:PORT]/DATABASE, with a user and
     /// password for `init` only
-    #[arg(long, global = true, env = "COUNTERFOIL_DATABASE_URL", value_name = "URL", hide_env_values = true)]
+    #[arg(
+        long,
+        global = true,
+        env = "COUNTERFOIL_DATABASE_URL",
+        value_name = "URL",
+        hide_env_values = true
+    )]
     pub(crate) database_url: Option<String>,
     /// What stands between us and PostgreSQL [default: none]
     #[arg(long, global = true, env = "COUNTERFOIL_POOLER", value_name = "POOLER")]

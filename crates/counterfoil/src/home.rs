@@ -20,9 +20,16 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("cannot {doing} {}", .path.display())]
-    Io { doing: &'static str, path: PathBuf, source: io::Error },
+    Io {
+        doing: &'static str,
+        path: PathBuf,
+        source: io::Error,
+    },
     #[error("{} is not as this program writes it; move it away, or restore it", .path.display())]
-    Damaged { path: PathBuf, source: Box<toml::de::Error> },
+    Damaged {
+        path: PathBuf,
+        source: Box<toml::de::Error>,
+    },
     #[error("there is no home folder to keep the data in; say where with --data DIR")]
     NoHome,
 }
@@ -68,7 +75,11 @@ pub(crate) struct Home {
 impl Home {
     pub(crate) fn new(dir: Option<PathBuf>) -> Result<Self, Error> {
         let dir = match dir {
-            Some(dir) => std::path::absolute(&dir).map_err(|source| Error::Io { doing: "find", path: dir, source })?,
+            Some(dir) => std::path::absolute(&dir).map_err(|source| Error::Io {
+                doing: "find",
+                path: dir,
+                source,
+            })?,
             None => Self::usual()?,
         };
         Ok(Self { dir })
@@ -79,7 +90,9 @@ impl Home {
         if rustix::process::geteuid().is_root() {
             return Ok(PathBuf::from("/var/lib/counterfoil"));
         }
-        let data = std::env::var_os("XDG_DATA_HOME").filter(|dir| !dir.is_empty()).map(PathBuf::from);
+        let data = std::env::var_os("XDG_DATA_HOME")
+            .filter(|dir| !dir.is_empty())
+            .map(PathBuf::from);
         let data = data.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".local/share")));
         Ok(data.ok_or(Error::NoHome)?.join("counterfoil"))
     }
@@ -97,7 +110,11 @@ impl Home {
     }
 
     pub(crate) fn create(&self) -> Result<(), Error> {
-        let failed = |source| Error::Io { doing: "create the data folder", path: self.dir.clone(), source };
+        let failed = |source| Error::Io {
+            doing: "create the data folder",
+            path: self.dir.clone(),
+            source,
+        };
         fs::create_dir_all(&self.dir).map_err(failed)
     }
 
@@ -137,7 +154,10 @@ impl Home {
     fn parse<T: for<'a> Deserialize<'a>>(&self, name: &str) -> Result<Option<T>, Error> {
         let path = self.dir.join(name);
         let Some(text) = read(&path)? else { return Ok(None) };
-        toml::from_str(&text).map(Some).map_err(|source| Error::Damaged { path, source: Box::new(source) })
+        toml::from_str(&text).map(Some).map_err(|source| Error::Damaged {
+            path,
+            source: Box::new(source),
+        })
     }
 }
 
@@ -145,7 +165,11 @@ pub(crate) fn read(path: &Path) -> Result<Option<String>, Error> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(Error::Io { doing: "read", path: path.to_owned(), source }),
+        Err(source) => Err(Error::Io {
+            doing: "read",
+            path: path.to_owned(),
+            source,
+        }),
     }
 }
 
@@ -153,10 +177,19 @@ pub(crate) fn read(path: &Path) -> Result<Option<String>, Error> {
 fn write_secret(path: &Path, text: &str) -> Result<(), Error> {
     let beside = path.with_extension("new");
     let write = || {
-        let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+        let mut file = fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&beside)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         fs::rename(&beside, path)
     };
-    write().map_err(|source| Error::Io { doing: "write", path: path.to_owned(), source })
+    write().map_err(|source| Error::Io {
+        doing: "write",
+        path: path.to_owned(),
+        source,
+    })
 }

@@ -49,14 +49,22 @@ async fn run(args: Args) -> Result<ExitCode, Failure> {
 fn log() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("COUNTERFOIL_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn,counterfoil=info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .init();
 }
 
 fn fail(error: &dyn std::error::Error) -> ExitCode {
     eprintln!("counterfoil: {error}");
     let mut cause = error.source();
     while let Some(error) = cause {
-        eprintln!("  because: {error}");
+        let text = error.to_string();
+        // What the PostgreSQL client says before it comes to the point.
+        if text != "db error" {
+            eprintln!("  because: {text}");
+        }
         cause = error.source();
     }
     ExitCode::from(COULD_NOT_RUN)

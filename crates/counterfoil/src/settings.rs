@@ -12,7 +12,10 @@ use crate::home::{self, Home, Place};
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("{} has a setting this program does not know, or a value it cannot use", .path.display())]
-    Toml { path: PathBuf, source: Box<toml::de::Error> },
+    Toml {
+        path: PathBuf,
+        source: Box<toml::de::Error>,
+    },
     #[error("there is no settings file {}", .path.display())]
     NoFile { path: PathBuf },
     #[error("the database URL cannot be read; it is postgres://[USER[:PASSWORD]@]HOST[:PORT]/DATABASE")]
@@ -91,7 +94,10 @@ impl Settings {
             None => (home.dir().join("counterfoil.toml"), home.config()?),
         };
         let file: File = match text {
-            Some(text) => toml::from_str(&text).map_err(|source| Error::Toml { path, source: Box::new(source) })?,
+            Some(text) => toml::from_str(&text).map_err(|source| Error::Toml {
+                path,
+                source: Box::new(source),
+            })?,
             None => File::default(),
         };
         let tls = match args.tls.or(file.tls) {
@@ -106,7 +112,10 @@ impl Settings {
                 None | Some(PoolerArg::None) => Pooler::None,
                 Some(PoolerArg::Transaction) => Pooler::Transaction,
             },
-            tls: Tls { mode: tls, root_cert: args.tls_root_cert.or(file.tls_root_cert) },
+            tls: Tls {
+                mode: tls,
+                root_cert: args.tls_root_cert.or(file.tls_root_cert),
+            },
             listen: file.listen.unwrap_or_else(|| "127.0.0.1:7070".to_owned()),
             pg_bin: file.pg_bin,
             pg_port: file.pg_port.unwrap_or(0),
@@ -144,7 +153,9 @@ impl LanesFile {
 }
 
 fn foreign(url: &str) -> Result<Foreign, Error> {
-    let admin: Config = url.parse().map_err(|error: tokio_postgres::Error| Error::Url(Some(Box::new(error))))?;
+    let admin: Config = url
+        .parse()
+        .map_err(|error: tokio_postgres::Error| Error::Url(Some(Box::new(error))))?;
     let host = match admin.get_hosts().first() {
         Some(tokio_postgres::config::Host::Tcp(host)) => host.clone(),
         Some(tokio_postgres::config::Host::Unix(path)) => path.to_string_lossy().into_owned(),
@@ -152,5 +163,8 @@ fn foreign(url: &str) -> Result<Foreign, Error> {
     };
     let port = admin.get_ports().first().copied().unwrap_or(5432);
     let dbname = admin.get_dbname().ok_or(Error::Url(None))?.to_owned();
-    Ok(Foreign { place: Place { host, port, dbname }, admin })
+    Ok(Foreign {
+        place: Place { host, port, dbname },
+        admin,
+    })
 }

@@ -85,7 +85,11 @@ impl Step for ExpireHolds {
         let kinds = self.lanes.kinds();
         let intents = due.into_iter().map(|due| {
             let key = counterfoil_ledger::expire_key(due.hold, due.pass);
-            kinds.internal::<counterfoil_ledger::Expire>(due.tenant, key, counterfoil_ledger::ExpireBody { hold: due.hold })
+            kinds.internal::<counterfoil_ledger::Expire>(
+                due.tenant,
+                key,
+                counterfoil_ledger::ExpireBody { hold: due.hold },
+            )
         });
         self.lanes.submit(intents.collect()).await;
         Ok(if more { Progress::More } else { Progress::Idle })
@@ -111,7 +115,9 @@ pub(crate) fn app(settings: &Settings, database: &Database, lanes: &Lanes, drive
         lanes: lanes.clone(),
         auth: Authenticator::new(database.clone()),
         migrations: MIGRATIONS.to_vec(),
-        metrics: vec![Box::new(move |out| counterfoil_worker::render(workers.iter().map(|one| one.snapshot()), out))],
+        metrics: vec![Box::new(move |out| {
+            counterfoil_worker::render(workers.iter().map(|one| one.snapshot()), out)
+        })],
     };
     Arc::new(App::new(live, limits))
 }
@@ -119,8 +125,16 @@ pub(crate) fn app(settings: &Settings, database: &Database, lanes: &Lanes, drive
 /// Starts every loop of a server.
 pub(crate) fn start(database: &Database, lanes: &Lanes) -> Vec<Driver> {
     vec![
-        Driver::start(RotateStubs { database: database.clone(), lanes: lanes.clone() }),
-        Driver::start(ExpireHolds { database: database.clone(), lanes: lanes.clone() }),
-        Driver::start(MaintainOutcomes { database: database.clone() }),
+        Driver::start(RotateStubs {
+            database: database.clone(),
+            lanes: lanes.clone(),
+        }),
+        Driver::start(ExpireHolds {
+            database: database.clone(),
+            lanes: lanes.clone(),
+        }),
+        Driver::start(MaintainOutcomes {
+            database: database.clone(),
+        }),
     ]
 }

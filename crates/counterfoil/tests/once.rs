@@ -248,7 +248,8 @@ async fn case_4_keys_that_are_none_are_told_and_leave_nothing() {
     let body = |key: &str| format!(r#"{{{key}"from":"bank","to":"till","amount":"5"}}"#);
     let long = "x".repeat(256);
     let in_body = |key: &str| body(&format!(r#""key":{key},"#));
-    let cases: [(&str, &[(&str, &str)], String, &str); 13] = [
+    type Headers<'a> = &'a [(&'a str, &'a str)];
+    let cases: [(&str, Headers<'_>, String, &str); 13] = [
         ("no key", &[json], body(""), "key_missing"),
         ("an empty field", &[json], in_body(r#""""#), "key_empty"),
         (

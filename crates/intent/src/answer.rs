@@ -56,5 +56,7 @@ pub enum StubState {
     /// Waiting or being worked on in this server.
     InFlight,
     /// No stub as of this time: it is safe to send the intent again under the same key.
-    None { as_of: Timestamp },
+    None {
+        as_of: Timestamp,
+    },
 }

@@ -47,7 +47,11 @@ struct Miss {
 
 impl From<Error> for Miss {
     fn from(error: Error) -> Self {
-        Self { error, verdict: Verdict::RolledBack, makers: Vec::new() }
+        Self {
+            error,
+            verdict: Verdict::RolledBack,
+            makers: Vec::new(),
+        }
     }
 }
 
@@ -87,8 +91,17 @@ impl Inner {
             let (late, mut batch): (Vec<_>, Vec<_>) = batch.into_iter().partition(|pending| {
                 !pending.unknown && pending.intent.deadline.is_some_and(|deadline| deadline <= now)
             });
-            self.finish(at, late.into_iter().map(|pending| (pending, Answer::DeadlinePassed)).collect());
-            let mut course = Course { wait, attempts: 0, started: now };
+            self.finish(
+                at,
+                late.into_iter()
+                    .map(|pending| (pending, Answer::DeadlinePassed))
+                    .collect(),
+            );
+            let mut course = Course {
+                wait,
+                attempts: 0,
+                started: now,
+            };
             let mut held = Vec::new();
             while !batch.is_empty() {
                 course.attempts += 1;
@@ -197,7 +210,11 @@ impl Inner {
             pause(course.attempts).await;
             return Next::Again;
         }
-        tracing::error!(error = &miss.error as &dyn std::error::Error, intents = batch.len(), "a batch was given up");
+        tracing::error!(
+            error = &miss.error as &dyn std::error::Error,
+            intents = batch.len(),
+            "a batch was given up"
+        );
         Next::GiveUp(Answer::Unavailable { reason: reason(class) })
     }
 
@@ -235,12 +252,23 @@ impl Inner {
     async fn attempt(&self, at: usize, batch: &[Pending], wait: Wait) -> Result<Landed, Miss> {
         let scope = Scope::tenants(batch.iter().map(|pending| pending.intent.tenant).collect());
         let tx = self.database.pool(Role::Lane).begin(&scope).await?;
-        let mut attempt = Attempt { inner: self, at, scope, batch, work: Vec::new(), ended: Vec::new(), open: None };
+        let mut attempt = Attempt {
+            inner: self,
+            at,
+            scope,
+            batch,
+            work: Vec::new(),
+            ended: Vec::new(),
+            open: None,
+        };
         match attempt.prepare(&tx, wait).await {
             Ok(Some(ready)) => attempt.land(tx, ready).await,
             Ok(None) => {
                 tx.rollback().await;
-                Ok(Landed { ended: attempt.ended, held: Vec::new() })
+                Ok(Landed {
+                    ended: attempt.ended,
+                    held: Vec::new(),
+                })
             }
             Err(miss) => {
                 tx.rollback().await;
@@ -287,7 +315,8 @@ impl<'a> Attempt<'a> {
         let now = self.lock(tx, &mut books, wait).await?;
         let held = books.load(&self.scope, tx, now).await?;
         if !held.is_empty() {
-            self.work.retain(|i| held.binary_search(&self.batch[*i].intent.tenant).is_err());
+            self.work
+                .retain(|i| held.binary_search(&self.batch[*i].intent.tenant).is_err());
         }
         Ok(Some(Ready { books, refs, now, held }))
     }
@@ -311,23 +340,41 @@ impl<'a> Attempt<'a> {
             tx.lock_shared(AdvisoryLock::StubGenerations).await?;
         }
         let dated = futures_util::future::join_all(
-            dated.iter().map(|(generation, keys)| store::find(&self.scope, tx, keys, *generation)),
+            dated
+                .iter()
+                .map(|(generation, keys)| store::find(&self.scope, tx, keys, *generation)),
         );
         let others = async {
-            if others.is_empty() { Ok(Vec::new()) } else { store::find_any(&self.scope, tx, &others).await }
+            if others.is_empty() {
+                Ok(Vec::new())
+            } else {
+                store::find_any(&self.scope, tx, &others).await
+            }
         };
         let (open, dated, others) = futures_util::join!(store::open_generation(&self.scope, tx), dated, others);
         let ((now, open), found) = pipeline::both(open, pipeline::all(dated.into_iter().chain([others])))?;
         self.open = open;
-        let stubs: HashMap<(TenantId, Key), Stub> =
-            found.into_iter().flatten().map(|stub| ((stub.tenant, stub.key.clone()), stub)).collect();
+        let stubs: HashMap<(TenantId, Key), Stub> = found
+            .into_iter()
+            .flatten()
+            .map(|stub| ((stub.tenant, stub.key.clone()), stub))
+            .collect();
         for (i, pending) in self.batch.iter().enumerate() {
             let intent = &pending.intent;
-            let stub = if stubs.is_empty() { None } else { stubs.get(&(intent.tenant, intent.key.clone())) };
+            let stub = if stubs.is_empty() {
+                None
+            } else {
+                stubs.get(&(intent.tenant, intent.key.clone()))
+            };
             match stub {
                 Some(stub) => self.ended.push((i, replay(pending, stub))),
                 None if generations.too_old(&intent.key, now) => {
-                    self.ended.push((i, Answer::KeyTooOld { retention: generations.retention() }));
+                    self.ended.push((
+                        i,
+                        Answer::KeyTooOld {
+                            retention: generations.retention(),
+                        },
+                    ));
                 }
                 None if generations.ahead(&intent.key, now) => self.ended.push((i, Answer::KeyAhead)),
                 None => self.work.push(i),
@@ -350,8 +397,11 @@ impl<'a> Attempt<'a> {
         if asks.asked.is_empty() {
             return Ok(refs);
         }
-        let here: std::collections::HashSet<(TenantId, &Key)> =
-            self.work.iter().map(|&i| (self.intent(i).tenant, &self.intent(i).key)).collect();
+        let here: std::collections::HashSet<(TenantId, &Key)> = self
+            .work
+            .iter()
+            .map(|&i| (self.intent(i).tenant, &self.intent(i).key))
+            .collect();
         let mut keys = KeyArrays::default();
         asks.asked.retain(|(fact, tenant, name)| match name {
             // Made, if at all, by an intent of this batch: its rows are among that one's needs.
@@ -365,7 +415,11 @@ impl<'a> Attempt<'a> {
             }
             Name::Id(_) => true,
         });
-        let stubs = if keys.is_empty() { Vec::new() } else { store::find_any(&self.scope, tx, &keys).await? };
+        let stubs = if keys.is_empty() {
+            Vec::new()
+        } else {
+            store::find_any(&self.scope, tx, &keys).await?
+        };
         let stubs: HashMap<(TenantId, &Key), &Stub> =
             stubs.iter().map(|stub| ((stub.tenant, &stub.key), stub)).collect();
         let mut ids: HashMap<std::any::TypeId, Vec<(TenantId, Uuid)>> = HashMap::new();
@@ -388,7 +442,8 @@ impl<'a> Attempt<'a> {
             ids.dedup();
             let values = self.inner.kinds.fact_of(fact).read(&self.scope, tx, &ids).await?;
             for (tenant, id, value) in values {
-                refs.known.insert((fact, tenant, Name::Id(id)), Known::Stored(id, value));
+                refs.known
+                    .insert((fact, tenant, Name::Id(id)), Known::Stored(id, value));
             }
         }
         // A fact found under its id is also the fact of the key that led there.
@@ -429,7 +484,11 @@ impl<'a> Attempt<'a> {
             } else {
                 Vec::new()
             };
-            Miss { error, verdict: Verdict::RolledBack, makers }
+            Miss {
+                error,
+                verdict: Verdict::RolledBack,
+                makers,
+            }
         })
     }
 
@@ -439,7 +498,10 @@ impl<'a> Attempt<'a> {
         if stubs.is_empty() {
             // Nothing came of it, so nothing stays: least of all the blanks that were made for it.
             tx.rollback().await;
-            return Ok(Landed { ended: self.ended, held: ready.held });
+            return Ok(Landed {
+                ended: self.ended,
+                held: ready.held,
+            });
         }
         let generations = self.inner.generations;
         let open = self.open;
@@ -472,11 +534,19 @@ impl<'a> Attempt<'a> {
             }
             Err(error) => {
                 metrics.verdict(error.verdict);
-                return Err(Miss { error: error.source, verdict: error.verdict, makers: Vec::new() });
+                return Err(Miss {
+                    error: error.source,
+                    verdict: error.verdict,
+                    makers: Vec::new(),
+                });
             }
         }
-        self.ended.extend(stubs.into_iter().map(|(i, stub)| (i, Answer::First(stub))));
-        Ok(Landed { ended: self.ended, held: ready.held })
+        self.ended
+            .extend(stubs.into_iter().map(|(i, stub)| (i, Answer::First(stub))));
+        Ok(Landed {
+            ended: self.ended,
+            held: ready.held,
+        })
     }
 
     /// Applies the intents to the books, one after another. A refusal or a panic undoes itself.
@@ -529,7 +599,11 @@ fn apply_all(intent: &Intent, ready: &mut Ready, context: &mut Context) -> (bool
             Outcome::Accepted(mut reply) => {
                 let made = std::mem::take(&mut reply.made);
                 if !made.is_empty() {
-                    context.made.entry((intent.tenant, intent.key.clone())).or_default().extend(made);
+                    context
+                        .made
+                        .entry((intent.tenant, intent.key.clone()))
+                        .or_default()
+                        .extend(made);
                 }
                 if n > 0 {
                     results.push(',');
@@ -549,7 +623,14 @@ fn apply_all(intent: &Intent, ready: &mut Ready, context: &mut Context) -> (bool
             }
         }
     }
-    (true, if intent.all { format!("{{\"all\":[{results}]}}") } else { results })
+    (
+        true,
+        if intent.all {
+            format!("{{\"all\":[{results}]}}")
+        } else {
+            results
+        },
+    )
 }
 
 /// A UUIDv7 of the database's time.
@@ -560,7 +641,9 @@ fn new_id(now: Timestamp) -> Uuid {
 
 /// Those of the named tenants, and the rest, each in order.
 fn split(batch: Vec<Pending>, tenants: &[TenantId]) -> (Vec<Pending>, Vec<Pending>) {
-    batch.into_iter().partition(|pending| tenants.contains(&pending.intent.tenant))
+    batch
+        .into_iter()
+        .partition(|pending| tenants.contains(&pending.intent.tenant))
 }
 
 /// A unique violation on any partition of the stub table: another server has the same key.

@@ -47,7 +47,11 @@ impl Books {
         let tenant = self.tenant;
         let sheet = self.sheet_mut::<T>();
         let at = sheet.find(tenant, key);
-        assert!(sheet.slots[at].mode != Mode::Read, "a row of {} was needed only to be read", T::NAME);
+        assert!(
+            sheet.slots[at].mode != Mode::Read,
+            "a row of {} was needed only to be read",
+            T::NAME
+        );
         sheet.remember(at);
         sheet.slots[at].dirty = true;
         sheet.slots[at].row.as_mut()
@@ -182,8 +186,16 @@ impl Books {
 
     /// Writes everything back, pipelined.
     pub(crate) async fn save(&self, scope: &Scope, tx: &Tx) -> Result<(), Error> {
-        let sheets = self.sheets.iter().filter(|sheet| !sheet.is_empty()).map(|sheet| sheet.save(scope, tx));
-        let journals = self.journals.iter().filter(|journal| !journal.is_empty()).map(|journal| journal.save(scope, tx));
+        let sheets = self
+            .sheets
+            .iter()
+            .filter(|sheet| !sheet.is_empty())
+            .map(|sheet| sheet.save(scope, tx));
+        let journals = self
+            .journals
+            .iter()
+            .filter(|journal| !journal.is_empty())
+            .map(|journal| journal.save(scope, tx));
         pipeline::all(futures_util::future::join_all(sheets.chain(journals)).await)?;
         Ok(())
     }
@@ -269,7 +281,13 @@ struct Sheet<T: Table> {
 
 impl<T: Table> Default for Sheet<T> {
     fn default() -> Self {
-        Self { slots: Vec::new(), index: HashMap::default(), before: Vec::new(), mark: 0, epoch: 0 }
+        Self {
+            slots: Vec::new(),
+            index: HashMap::default(),
+            before: Vec::new(),
+            mark: 0,
+            epoch: 0,
+        }
     }
 }
 
@@ -284,7 +302,10 @@ impl<T: Table> Sheet<T> {
 
     fn add(&mut self, tenant: TenantId, key: T::Key, mode: Mode) -> usize {
         let at = self.slots.len();
-        self.index.insert((tenant, key.clone()), u32::try_from(at).expect("a batch has fewer than 2^32 rows"));
+        self.index.insert(
+            (tenant, key.clone()),
+            u32::try_from(at).expect("a batch has fewer than 2^32 rows"),
+        );
         self.slots.push(Slot {
             tenant,
             key,
@@ -302,7 +323,12 @@ impl<T: Table> Sheet<T> {
         let slot = &mut self.slots[at];
         if slot.epoch != self.epoch {
             slot.epoch = self.epoch;
-            self.before.push(Before { at, row: slot.row.clone(), origin: slot.origin, dirty: slot.dirty });
+            self.before.push(Before {
+                at,
+                row: slot.row.clone(),
+                origin: slot.origin,
+                dirty: slot.dirty,
+            });
         }
     }
 
@@ -314,12 +340,17 @@ impl<T: Table> Sheet<T> {
     }
 
     fn keys(&self, wanted: impl Fn(&Slot<T>) -> bool) -> Vec<(TenantId, T::Key)> {
-        self.ordered(wanted).into_iter().map(|slot| (slot.tenant, slot.key.clone())).collect()
+        self.ordered(wanted)
+            .into_iter()
+            .map(|slot| (slot.tenant, slot.key.clone()))
+            .collect()
     }
 
     fn at(&self, tenant: TenantId, key: T::Key) -> usize {
-        *self.index.get(&(tenant, key)).unwrap_or_else(|| panic!("{} answered a key it was not asked for", T::NAME))
-            as usize
+        *self
+            .index
+            .get(&(tenant, key))
+            .unwrap_or_else(|| panic!("{} answered a key it was not asked for", T::NAME)) as usize
     }
 }
 
@@ -358,7 +389,11 @@ impl<T: Table> AnySheet for Sheet<T> {
         self.slots.iter().any(|slot| slot.mode == Mode::Make)
     }
     fn makers(&self) -> Vec<TenantId> {
-        self.slots.iter().filter(|slot| slot.mode == Mode::Make).map(|slot| slot.tenant).collect()
+        self.slots
+            .iter()
+            .filter(|slot| slot.mode == Mode::Make)
+            .map(|slot| slot.tenant)
+            .collect()
     }
 
     fn begin(&mut self) {
@@ -555,6 +590,9 @@ impl<A> Default for AppendOf<A> {
 
 impl<A: AppendTable> AnyAppend for AppendOf<A> {
     fn journal(&self) -> Box<dyn AnyJournal> {
-        Box::new(Journal::<A> { rows: Vec::new(), mark: 0 })
+        Box::new(Journal::<A> {
+            rows: Vec::new(),
+            mark: 0,
+        })
     }
 }

@@ -15,7 +15,11 @@ pub struct Invalid {
 
 impl Invalid {
     pub fn new(code: &'static str, field: impl Into<String>, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { code, field: field.into(), message: message.into() }
+        Self {
+            code,
+            field: field.into(),
+            message: message.into(),
+        }
     }
 
     /// The same, found inside `prefix`.

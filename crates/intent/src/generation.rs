@@ -80,13 +80,17 @@ impl Generations {
 
     /// Whether a UUIDv7 key is older than retention: its stub may have been dropped.
     pub(crate) fn too_old(self, key: &Key, now: Timestamp) -> bool {
-        key.v7_time().is_some_and(|time| now.as_millisecond() - time.as_millisecond() > self.retention_ms)
+        key.v7_time()
+            .is_some_and(|time| now.as_millisecond() - time.as_millisecond() > self.retention_ms)
     }
 
     /// Whether a UUIDv7 key is too far ahead: more than an hour, or than retention if that is shorter.
     pub(crate) fn ahead(self, key: &Key, now: Timestamp) -> bool {
-        let most = self.retention_ms.min(i64::try_from(AHEAD.as_millis()).expect("an hour fits"));
-        key.v7_time().is_some_and(|time| time.as_millisecond() - now.as_millisecond() > most)
+        let most = self
+            .retention_ms
+            .min(i64::try_from(AHEAD.as_millis()).expect("an hour fits"));
+        key.v7_time()
+            .is_some_and(|time| time.as_millisecond() - now.as_millisecond() > most)
     }
 
     /// One idempotent pass: makes the partitions of now and next, opens the generation of now, and
@@ -102,7 +106,11 @@ impl Generations {
                 done.added.push(generation);
             }
         }
-        let open = alive.iter().filter(|(_, opened)| opened.is_some()).map(|(generation, _)| *generation).max();
+        let open = alive
+            .iter()
+            .filter(|(_, opened)| opened.is_some())
+            .map(|(generation, _)| *generation)
+            .max();
         if open.is_none_or(|open| open < current) {
             if self.open(database, current).await? {
                 done.opened = Some(current);
@@ -129,7 +137,10 @@ impl Generations {
         for (generation, _) in alive {
             let end = (i64::from(*generation) + 1) * self.retention_ms;
             let past = now.as_millisecond() - end > self.retention_ms;
-            let successor = alive.iter().filter(|(later, _)| later > generation).find_map(|(_, opened)| *opened);
+            let successor = alive
+                .iter()
+                .filter(|(later, _)| later > generation)
+                .find_map(|(_, opened)| *opened);
             if past && successor.is_some_and(older) {
                 out.push(*generation);
             }
@@ -142,7 +153,10 @@ impl Generations {
         let (settings, rows) =
             futures_util::try_join!(tx.query_one(GENERATION_SETTINGS, &[]), tx.query(GENERATION_LIST, &[]))?;
         tx.rollback().await;
-        Ok((settings.get(0), rows.iter().map(|row| (row.get(0), row.get(1))).collect()))
+        Ok((
+            settings.get(0),
+            rows.iter().map(|row| (row.get(0), row.get(1))).collect(),
+        ))
     }
 
     /// Makes a partition by CREATE and ATTACH: CREATE … PARTITION OF would take an ACCESS
@@ -224,7 +238,9 @@ mod tests {
     use super::*;
     use uuid::Uuid;
 
-    const MONTH: Generations = Generations { retention_ms: 30 * 86_400_000 };
+    const MONTH: Generations = Generations {
+        retention_ms: 30 * 86_400_000,
+    };
 
     fn v7(millis: i64) -> Key {
         Key::Uuid(uuid::Builder::from_unix_timestamp_millis(millis.unsigned_abs(), &[7; 10]).into_uuid())

@@ -20,7 +20,11 @@ pub struct Fields {
 
 impl Fields {
     pub(crate) fn new() -> Self {
-        Self { names: Vec::new(), hashes: vec![VERSION], prefix: String::new() }
+        Self {
+            names: Vec::new(),
+            hashes: vec![VERSION],
+            prefix: String::new(),
+        }
     }
 
     /// A kind names its fields in one order, always all of them.
@@ -48,7 +52,10 @@ impl Fields {
     }
 
     pub(crate) fn finish(self) -> Hashes {
-        Hashes { names: self.names.into(), bytes: self.hashes.into() }
+        Hashes {
+            names: self.names.into(),
+            bytes: self.hashes.into(),
+        }
     }
 }
 

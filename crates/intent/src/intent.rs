@@ -24,7 +24,10 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { body: 64 * 1024, effects: 100 }
+        Self {
+            body: 64 * 1024,
+            effects: 100,
+        }
     }
 }
 
@@ -152,7 +155,15 @@ impl Kinds {
     #[must_use]
     pub fn internal<K: crate::Kind>(&self, tenant: TenantId, key: Key, body: K::Body) -> Intent {
         let kind = Arc::clone(self.get(K::NAME).expect("the kind is registered"));
-        Intent::new(tenant, key, vec![Effect { kind, body: Box::new(body) }], false)
+        Intent::new(
+            tenant,
+            key,
+            vec![Effect {
+                kind,
+                body: Box::new(body),
+            }],
+            false,
+        )
     }
 
     fn effect(&self, limits: Limits, kind: &str, body: &RawValue, at: &str) -> Result<Effect, Invalid> {
@@ -160,7 +171,10 @@ impl Kinds {
             return Err(Invalid::new(
                 "kind_unknown",
                 "kind",
-                format!("there is no kind of that name; the kinds are {}", self.names().join(", ")),
+                format!(
+                    "there is no kind of that name; the kinds are {}",
+                    self.names().join(", ")
+                ),
             ));
         };
         if body.get().len() > limits.body {
@@ -170,8 +184,13 @@ impl Kinds {
                 format!("the body has {} bytes; {} is the most", body.get().len(), limits.body),
             ));
         }
-        let body = kind.parse(body).map_err(|invalid| if at.is_empty() { invalid } else { invalid.within(at) })?;
-        Ok(Effect { kind: Arc::clone(kind), body })
+        let body = kind
+            .parse(body)
+            .map_err(|invalid| if at.is_empty() { invalid } else { invalid.within(at) })?;
+        Ok(Effect {
+            kind: Arc::clone(kind),
+            body,
+        })
     }
 }
 
@@ -211,7 +230,11 @@ fn one_key(header: Option<&str>, body: Option<&str>) -> Result<Key, Invalid> {
             if header == body {
                 Ok(header)
             } else {
-                Err(Invalid::new("key_conflict", "key", "the Idempotency-Key header and the field `key` differ"))
+                Err(Invalid::new(
+                    "key_conflict",
+                    "key",
+                    "the Idempotency-Key header and the field `key` differ",
+                ))
             }
         }
     }
@@ -228,7 +251,14 @@ impl Intent {
             }
             effect.kind.fields(&*effect.body, &mut fields);
         }
-        Self { tenant, key, effects, all, hashes: fields.finish(), deadline: None }
+        Self {
+            tenant,
+            key,
+            effects,
+            all,
+            hashes: fields.finish(),
+            deadline: None,
+        }
     }
 
     /// Not to be started after this moment.

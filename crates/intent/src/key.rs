@@ -30,7 +30,11 @@ impl Key {
     /// is text, compared byte by byte.
     pub fn parse(text: &str) -> Result<Self, Invalid> {
         if text.is_empty() {
-            return Err(Invalid::new("key_empty", "key", "the key is empty; send a UUID (v7 advised) or 1 to 255 visible ASCII characters"));
+            return Err(Invalid::new(
+                "key_empty",
+                "key",
+                "the key is empty; send a UUID (v7 advised) or 1 to 255 visible ASCII characters",
+            ));
         }
         if let Some(position) = text.bytes().position(|b| !b.is_ascii_graphic()) {
             return Err(Invalid::new(
@@ -117,7 +121,10 @@ mod tests {
         let upper = Key::parse("01890A5D-AC96-774B-BCCE-B302099A8057").unwrap();
         assert_eq!(lower, upper);
         // Without hyphens it is text: only the hyphenated spelling is a UUID.
-        assert!(matches!(Key::parse("01890a5dac96774bbcceb302099a8057").unwrap(), Key::Text(_)));
+        assert!(matches!(
+            Key::parse("01890a5dac96774bbcceb302099a8057").unwrap(),
+            Key::Text(_)
+        ));
     }
 
     #[test]
@@ -141,7 +148,10 @@ mod tests {
     fn the_time_of_a_v7_key_is_read_from_its_first_48_bits() {
         let key = Key::parse("017f22e2-79b0-7cc3-98c4-dc0c0c07398f").unwrap();
         assert_eq!(key.v7_time().unwrap().as_millisecond(), 1_645_557_742_000);
-        assert_eq!(Key::parse("919108f7-52d1-4320-9bac-f847db4148a8").unwrap().v7_time(), None);
+        assert_eq!(
+            Key::parse("919108f7-52d1-4320-9bac-f847db4148a8").unwrap().v7_time(),
+            None
+        );
     }
 
     proptest! {

@@ -63,7 +63,12 @@ pub struct Context {
 
 impl Context {
     pub(crate) fn new(now: Timestamp, ids: Box<dyn FnMut(Timestamp) -> Uuid + Send>) -> Self {
-        Self { now, ids, tenant: TenantId(0), made: HashMap::new() }
+        Self {
+            now,
+            ids,
+            tenant: TenantId(0),
+            made: HashMap::new(),
+        }
     }
 
     /// The database's clock, read after locking. One reading serves the batch.
@@ -154,7 +159,9 @@ impl Kinds {
     /// # Panics
     /// If a kind of that name is registered already: two crates chose one name.
     pub fn kind<K: Kind>(&mut self) -> &mut Self {
-        let before = self.kinds.insert(K::NAME, Arc::new(KindOf::<K>(std::marker::PhantomData)));
+        let before = self
+            .kinds
+            .insert(K::NAME, Arc::new(KindOf::<K>(std::marker::PhantomData)));
         assert!(before.is_none(), "the kind {} is registered twice", K::NAME);
         self
     }
@@ -188,7 +195,9 @@ impl Kinds {
     }
 
     pub(crate) fn fact_of(&self, id: TypeId) -> &Arc<dyn AnyFact> {
-        self.facts.get(&id).expect("a fact is registered before a kind asks for it")
+        self.facts
+            .get(&id)
+            .expect("a fact is registered before a kind asks for it")
     }
 
     /// Empty books for a batch.
@@ -240,7 +249,14 @@ impl Plan {
         books.set_tenant(tenant);
         let mut context = Context::new(now, ids);
         context.tenant = tenant;
-        Self { books, refs: Refs { tenant: Some(tenant), ..Refs::default() }, context }
+        Self {
+            books,
+            refs: Refs {
+                tenant: Some(tenant),
+                ..Refs::default()
+            },
+            context,
+        }
     }
 
     /// Moves the clock.
@@ -256,7 +272,10 @@ impl Plan {
     /// Tells a fact as if it had been read.
     pub fn tell<F: Fact>(&mut self, name: Name, id: Uuid, value: F::Value) {
         let tenant = self.context.tenant;
-        self.refs.known.insert((TypeId::of::<F>(), tenant, name), crate::refs::Known::Stored(id, Box::new(value)));
+        self.refs.known.insert(
+            (TypeId::of::<F>(), tenant, name),
+            crate::refs::Known::Stored(id, Box::new(value)),
+        );
     }
 
     /// Needs and applies one body, as a batch would: rows it makes are made, a refusal or a panic

@@ -95,7 +95,10 @@ impl Lanes {
     /// Starts the lanes' workers.
     #[must_use]
     pub fn start(database: Database, kinds: Kinds, generations: Generations, options: Options) -> Self {
-        let bounds = Bounds { per_tenant: options.waiting_per_tenant, per_lane: options.waiting_per_lane };
+        let bounds = Bounds {
+            per_tenant: options.waiting_per_tenant,
+            per_lane: options.waiting_per_lane,
+        };
         let lanes = (0..options.lanes.max(1)).map(|_| Lane {
             queue: Mutex::new(Queue::new(bounds)),
             work: Notify::new(),
@@ -178,18 +181,30 @@ impl Lanes {
         // must not land before an earlier one that is told to come again.
         if !*full {
             let (reply, answer) = oneshot::channel();
-            match queue.push(Pending { intent, origin: rand::random(), unknown: false, reply }) {
+            match queue.push(Pending {
+                intent,
+                origin: rand::random(),
+                unknown: false,
+                reply,
+            }) {
                 Ok(()) => return Ok(answer),
                 Err(_) => *full = true,
             }
         }
         lane.metrics.turned_away();
-        Err(Answer::TooMany { retry_after: Duration::from_secs(1) })
+        Err(Answer::TooMany {
+            retry_after: Duration::from_secs(1),
+        })
     }
 
     /// What is known about a key: in this server, then in the database.
     pub async fn stub(&self, tenant: TenantId, key: &Key) -> Result<StubState, Error> {
-        let in_flight = || self.inner.lanes[self.inner.lane_of(tenant)].queue.lock().in_flight(tenant, key);
+        let in_flight = || {
+            self.inner.lanes[self.inner.lane_of(tenant)]
+                .queue
+                .lock()
+                .in_flight(tenant, key)
+        };
         let scope = Scope::Tenant(tenant);
         let tx = self.inner.database.pool(Role::App).begin(&scope).await?;
         let before = in_flight();
@@ -207,9 +222,19 @@ impl Lanes {
     pub fn metrics(&self) -> Metrics<'_> {
         let depth = |lane: &Lane| {
             let queue = lane.queue.lock();
-            Depth { waiting: queue.waiting(), aside: queue.aside() }
+            Depth {
+                waiting: queue.waiting(),
+                aside: queue.aside(),
+            }
         };
-        Metrics { lanes: self.inner.lanes.iter().map(|lane| (depth(lane), &lane.metrics)).collect() }
+        Metrics {
+            lanes: self
+                .inner
+                .lanes
+                .iter()
+                .map(|lane| (depth(lane), &lane.metrics))
+                .collect(),
+        }
     }
 
     /// Takes nothing more, and waits until everything that was accepted has its answer. Returns
@@ -289,7 +314,11 @@ async fn run(inner: Arc<Inner>, at: usize) {
         // about larger ones.
         if size * 2 > bound {
             let fits = inner.options.batch_time.as_secs_f64() / worked.as_secs_f64().max(1e-6);
-            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
+            #[allow(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                clippy::cast_precision_loss
+            )]
             let wanted = (size as f64 * fits.min(8.0)) as usize;
             bound = ((bound * 3 + wanted) / 4).clamp(SMALLEST_BOUND.min(most), most);
         }

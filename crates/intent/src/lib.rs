@@ -23,8 +23,8 @@ mod pipeline;
 mod queue;
 mod refs;
 mod reply;
-mod stub;
 mod store;
+mod stub;
 mod table;
 
 pub use answer::{Answer, StubState};

@@ -22,7 +22,12 @@ struct Histogram<const N: usize> {
 
 impl<const N: usize> Histogram<N> {
     const fn new(bounds: [u64; N]) -> Self {
-        Self { bounds, counts: [const { AtomicU64::new(0) }; N], above: AtomicU64::new(0), sum: AtomicU64::new(0) }
+        Self {
+            bounds,
+            counts: [const { AtomicU64::new(0) }; N],
+            above: AtomicU64::new(0),
+            sum: AtomicU64::new(0),
+        }
     }
 
     fn observe(&self, value: u64) {
@@ -58,8 +63,11 @@ const CLASSES: [(Class, &str); 7] = [
     (Class::Data, "data"),
     (Class::Other, "other"),
 ];
-const VERDICTS: [(Verdict, &str); 3] =
-    [(Verdict::Committed, "committed"), (Verdict::RolledBack, "rolled_back"), (Verdict::Unknown, "unknown")];
+const VERDICTS: [(Verdict, &str); 3] = [
+    (Verdict::Committed, "committed"),
+    (Verdict::RolledBack, "rolled_back"),
+    (Verdict::Unknown, "unknown"),
+];
 
 /// Counters of one lane. They only ever go up; depths are read from the queue.
 #[derive(Debug)]
@@ -102,11 +110,17 @@ impl LaneMetrics {
         Duration::from_micros(self.commit_time.sum.load(Relaxed))
     }
     pub(crate) fn verdict(&self, verdict: Verdict) {
-        let at = VERDICTS.iter().position(|(one, _)| *one == verdict).expect("every verdict is listed");
+        let at = VERDICTS
+            .iter()
+            .position(|(one, _)| *one == verdict)
+            .expect("every verdict is listed");
         self.verdicts[at].fetch_add(1, Relaxed);
     }
     pub(crate) fn failure(&self, class: Class) {
-        let at = CLASSES.iter().position(|(one, _)| *one == class).expect("every class is listed");
+        let at = CLASSES
+            .iter()
+            .position(|(one, _)| *one == class)
+            .expect("every class is listed");
         self.failures[at].fetch_add(1, Relaxed);
     }
     pub(crate) fn detour(&self) {
@@ -143,27 +157,83 @@ pub struct Metrics<'a> {
 impl Metrics<'_> {
     /// Appends the Prometheus text format.
     pub fn render(&self, out: &mut String) {
-        self.gauge(out, "counterfoil_lane_waiting_intents", "Intents waiting in the lane.", |depth| depth.waiting);
-        self.gauge(out, "counterfoil_lane_aside_tenants", "Tenants served outside the lane, since somebody holds a row of theirs.", |depth| depth.aside);
-        self.histogram(out, "counterfoil_batch_intents", "Intents in a batch.", 1.0, |lane| &lane.batch_size);
-        self.histogram(out, "counterfoil_batch_seconds", "Time of a batch, from taking it to its answers.", 1e6, |lane| &lane.batch_time);
-        self.histogram(out, "counterfoil_commit_seconds", "Time of COMMIT.", 1e6, |lane| &lane.commit_time);
-        self.counter(out, "counterfoil_lane_detours_total", "Times a tenant left its lane.", |lane| &lane.detours);
-        self.counter(out, "counterfoil_batch_bisections_total", "Batches halved to find a bad intent.", |lane| &lane.bisections);
-        self.counter(out, "counterfoil_intents_failed_total", "Intents answered 500.", |lane| &lane.failed);
-        self.counter(out, "counterfoil_intents_turned_away_total", "Intents answered 429.", |lane| &lane.turned_away);
-        head(out, "counterfoil_transactions_total", "counter", "Transactions of the lanes, by what became of them.");
+        self.gauge(
+            out,
+            "counterfoil_lane_waiting_intents",
+            "Intents waiting in the lane.",
+            |depth| depth.waiting,
+        );
+        self.gauge(
+            out,
+            "counterfoil_lane_aside_tenants",
+            "Tenants served outside the lane, since somebody holds a row of theirs.",
+            |depth| depth.aside,
+        );
+        self.histogram(out, "counterfoil_batch_intents", "Intents in a batch.", 1.0, |lane| {
+            &lane.batch_size
+        });
+        self.histogram(
+            out,
+            "counterfoil_batch_seconds",
+            "Time of a batch, from taking it to its answers.",
+            1e6,
+            |lane| &lane.batch_time,
+        );
+        self.histogram(out, "counterfoil_commit_seconds", "Time of COMMIT.", 1e6, |lane| {
+            &lane.commit_time
+        });
+        self.counter(
+            out,
+            "counterfoil_lane_detours_total",
+            "Times a tenant left its lane.",
+            |lane| &lane.detours,
+        );
+        self.counter(
+            out,
+            "counterfoil_batch_bisections_total",
+            "Batches halved to find a bad intent.",
+            |lane| &lane.bisections,
+        );
+        self.counter(
+            out,
+            "counterfoil_intents_failed_total",
+            "Intents answered 500.",
+            |lane| &lane.failed,
+        );
+        self.counter(
+            out,
+            "counterfoil_intents_turned_away_total",
+            "Intents answered 429.",
+            |lane| &lane.turned_away,
+        );
+        head(
+            out,
+            "counterfoil_transactions_total",
+            "counter",
+            "Transactions of the lanes, by what became of them.",
+        );
         for (i, (_, lane)) in self.lanes.iter().enumerate() {
             for ((_, name), count) in VERDICTS.iter().zip(&lane.verdicts) {
                 let count = count.load(Relaxed);
-                let _ = writeln!(out, "counterfoil_transactions_total{{lane=\"{i}\",verdict=\"{name}\"}} {count}");
+                let _ = writeln!(
+                    out,
+                    "counterfoil_transactions_total{{lane=\"{i}\",verdict=\"{name}\"}} {count}"
+                );
             }
         }
-        head(out, "counterfoil_batch_failures_total", "counter", "Attempts that failed, by what was done next.");
+        head(
+            out,
+            "counterfoil_batch_failures_total",
+            "counter",
+            "Attempts that failed, by what was done next.",
+        );
         for (i, (_, lane)) in self.lanes.iter().enumerate() {
             for ((_, name), count) in CLASSES.iter().zip(&lane.failures) {
                 let count = count.load(Relaxed);
-                let _ = writeln!(out, "counterfoil_batch_failures_total{{lane=\"{i}\",class=\"{name}\"}} {count}");
+                let _ = writeln!(
+                    out,
+                    "counterfoil_batch_failures_total{{lane=\"{i}\",class=\"{name}\"}} {count}"
+                );
             }
         }
     }

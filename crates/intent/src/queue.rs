@@ -93,7 +93,9 @@ impl Queue {
     }
 
     pub(crate) fn in_flight(&self, tenant: TenantId, key: &Key) -> bool {
-        self.flights.get(&tenant).is_some_and(|flights| flights.contains_key(key))
+        self.flights
+            .get(&tenant)
+            .is_some_and(|flights| flights.contains_key(key))
     }
 
     /// Puts an intent at the end of its tenant's line, where there is room.
@@ -150,7 +152,9 @@ impl Queue {
 
     /// Takes from the line of a tenant that is aside. An empty line puts the tenant back into the lane.
     pub(crate) fn take_aside(&mut self, tenant: TenantId, most: usize) -> Vec<Pending> {
-        let Some(line) = self.lines.get_mut(&tenant).filter(|line| line.aside) else { return Vec::new() };
+        let Some(line) = self.lines.get_mut(&tenant).filter(|line| line.aside) else {
+            return Vec::new();
+        };
         if line.waiting.is_empty() {
             line.aside = false;
             self.forget_line(tenant);
@@ -167,10 +171,17 @@ impl Queue {
     /// with the same key. Where it ended without a stub, the first of them takes its place. Returns
     /// whether that gave the lane something to do.
     pub(crate) fn finish(&mut self, pending: Pending, answer: Answer, replies: &mut Replies) -> bool {
-        let answer = if pending.unknown { answer.after_unknown() } else { answer };
+        let answer = if pending.unknown {
+            answer.after_unknown()
+        } else {
+            answer
+        };
         let (tenant, key) = (pending.intent.tenant, pending.intent.key);
         self.running -= 1;
-        let flights = self.flights.get_mut(&tenant).expect("an intent that ends was in flight");
+        let flights = self
+            .flights
+            .get_mut(&tenant)
+            .expect("an intent that ends was in flight");
         let followers = flights.remove(&key).expect("an intent that ends was in flight");
         let mut woken = false;
         if !followers.is_empty() {
@@ -209,7 +220,11 @@ impl Queue {
     }
 
     fn forget_line(&mut self, tenant: TenantId) {
-        if self.lines.get(&tenant).is_some_and(|line| line.waiting.is_empty() && line.followers == 0 && !line.aside) {
+        if self
+            .lines
+            .get(&tenant)
+            .is_some_and(|line| line.waiting.is_empty() && line.followers == 0 && !line.aside)
+        {
             self.lines.remove(&tenant);
         }
     }
@@ -218,7 +233,9 @@ impl Queue {
 /// What a stub that is there already tells a submission of the same key.
 pub(crate) fn replay(pending: &Pending, stub: &Stub) -> Answer {
     match pending.intent.hashes.differs_from(&stub.hashes) {
-        Some(field) => Answer::Mismatch { field: field.to_owned() },
+        Some(field) => Answer::Mismatch {
+            field: field.to_owned(),
+        },
         None if stub.origin == pending.origin => Answer::First(stub.clone()),
         None => Answer::Replayed(stub.clone()),
     }

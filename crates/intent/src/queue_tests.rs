@@ -30,7 +30,15 @@ fn pending(tenant: i64, key: &str, body: &str) -> (Pending, oneshot::Receiver<An
     kinds.kind::<Nothing>();
     let intent = kinds.internal::<Nothing>(TenantId(tenant), Key::Text(key.into()), body.to_owned());
     let (reply, answer) = oneshot::channel();
-    (Pending { intent, origin: 0, unknown: false, reply }, answer)
+    (
+        Pending {
+            intent,
+            origin: 0,
+            unknown: false,
+            reply,
+        },
+        answer,
+    )
 }
 
 fn queue(per_tenant: usize, per_lane: usize) -> Queue {
@@ -51,7 +59,10 @@ fn end(queue: &mut Queue, pending: Pending, answer: Answer) -> bool {
 }
 
 fn keys(batch: &[Pending]) -> Vec<(i64, String)> {
-    batch.iter().map(|pending| (pending.intent.tenant.0, pending.intent.key.to_string())).collect()
+    batch
+        .iter()
+        .map(|pending| (pending.intent.tenant.0, pending.intent.key.to_string()))
+        .collect()
 }
 
 fn stub_of(pending: &Pending) -> Stub {
@@ -131,9 +142,16 @@ fn a_tenant_aside_keeps_its_order_and_comes_back_when_its_line_is_empty() {
     let held = queue.take(2);
     assert!(queue.put_aside(TenantId(1), held));
     waiting.push(push(&mut queue, 1, "d"));
-    assert_eq!(keys(&queue.take(10)), [(2, "x".to_owned())], "the lane leaves the tenant alone");
+    assert_eq!(
+        keys(&queue.take(10)),
+        [(2, "x".to_owned())],
+        "the lane leaves the tenant alone"
+    );
     let line = queue.take_aside(TenantId(1), 10);
-    assert_eq!(keys(&line).iter().map(|(_, key)| key.as_str()).collect::<Vec<_>>(), ["a", "b", "c", "d"]);
+    assert_eq!(
+        keys(&line).iter().map(|(_, key)| key.as_str()).collect::<Vec<_>>(),
+        ["a", "b", "c", "d"]
+    );
     for pending in line {
         end(&mut queue, pending, Answer::Busy);
     }

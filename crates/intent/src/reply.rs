@@ -29,7 +29,11 @@ pub struct Refusal {
 
 impl Refusal {
     pub fn new(code: &'static str, field: impl Into<String>, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { code, field: field.into(), message: message.into() }
+        Self {
+            code,
+            field: field.into(),
+            message: message.into(),
+        }
     }
 }
 
@@ -61,7 +65,8 @@ impl Reply {
     pub fn text(mut self, name: &'static str, value: &str) -> Self {
         self.separate();
         write!(self.json, "\"{name}\":").expect("writing to a String cannot fail");
-        self.json.push_str(&serde_json::to_string(value).expect("a string is always JSON"));
+        self.json
+            .push_str(&serde_json::to_string(value).expect("a string is always JSON"));
         self
     }
 

@@ -112,7 +112,17 @@ pub(crate) async fn insert(
     }
     tx.execute(
         STUB_INSERT,
-        &[&tenants, &keys, &generations, &kinds, &origins, &accepted, &hashes, &results, &recorded_at],
+        &[
+            &tenants,
+            &keys,
+            &generations,
+            &kinds,
+            &origins,
+            &accepted,
+            &hashes,
+            &results,
+            &recorded_at,
+        ],
     )
     .await?;
     Ok(())
@@ -160,7 +170,10 @@ impl<F: Fact> AnyFact for FactOf<F> {
     ) -> BoxFuture<'a, Result<Vec<(TenantId, Uuid, Box<dyn Any + Send + Sync>)>, Error>> {
         Box::pin(async move {
             let facts = F::read(scope, tx, ids).await?;
-            Ok(facts.into_iter().map(|(tenant, id, value)| (tenant, id, Box::new(value) as _)).collect())
+            Ok(facts
+                .into_iter()
+                .map(|(tenant, id, value)| (tenant, id, Box::new(value) as _))
+                .collect())
         })
     }
 }

@@ -44,19 +44,18 @@ impl Stub {
     }
 
     /// One tenant's stub, if there is one, and the time as of which there is none.
-    pub async fn find(
-        scope: &Scope,
-        tx: &Tx,
-        tenant: TenantId,
-        key: &Key,
-    ) -> Result<(Option<Self>, Timestamp), Error> {
+    pub async fn find(scope: &Scope, tx: &Tx, tenant: TenantId, key: &Key) -> Result<(Option<Self>, Timestamp), Error> {
         crate::store::get(scope, tx, tenant, key).await
     }
 
     /// The refusal's code, where it was refused.
     #[must_use]
     pub fn refusal(&self) -> Option<StoredRefusal<'_>> {
-        if self.accepted { None } else { serde_json::from_str(&self.result).ok() }
+        if self.accepted {
+            None
+        } else {
+            serde_json::from_str(&self.result).ok()
+        }
     }
 
     /// The result as JSON, for embedding in a larger document without parsing it.

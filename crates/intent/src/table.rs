@@ -113,9 +113,6 @@ pub trait AppendTable: Send + Sync + Sized + 'static {
     type Row: Send + Sync + std::fmt::Debug;
 
     /// Inserts the rows with one set-based statement, sorted by their key.
-    fn insert(
-        scope: &Scope,
-        tx: &Tx,
-        rows: &[(TenantId, Self::Row)],
-    ) -> impl Future<Output = Result<(), Error>> + Send;
+    fn insert(scope: &Scope, tx: &Tx, rows: &[(TenantId, Self::Row)])
+    -> impl Future<Output = Result<(), Error>> + Send;
 }

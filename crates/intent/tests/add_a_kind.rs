@@ -42,7 +42,10 @@ impl Table for Counters {
             Wait::Queue => &COUNTER_LOCK,
         };
         let rows = tx.query(sql, &[&tenants, &names]).await?;
-        Ok(rows.iter().map(|row| (TenantId(row.get(0)), row.get(1), row.get(2))).collect())
+        Ok(rows
+            .iter()
+            .map(|row| (TenantId(row.get(0)), row.get(1), row.get(2)))
+            .collect())
     }
 
     async fn load(
@@ -55,7 +58,10 @@ impl Table for Counters {
         let (tenants, names): (Vec<i64>, Vec<&str>) =
             keys.iter().map(|(tenant, name, _)| (tenant.0, name.as_str())).unzip();
         let rows = tx.query(&COUNTER_LOAD, &[&tenants, &names]).await?;
-        Ok(rows.iter().map(|row| (TenantId(row.get(0)), row.get(1), Counter { count: row.get(2) })).collect())
+        Ok(rows
+            .iter()
+            .map(|row| (TenantId(row.get(0)), row.get(1), Counter { count: row.get(2) }))
+            .collect())
     }
 
     async fn save(_: &Scope, tx: &Tx, changes: &Changes<'_, Self>) -> Result<(), Error> {
@@ -114,7 +120,9 @@ impl Kind for Count {
         if books.get::<Counters>(&body.counter).is_none() {
             books.create::<Counters>(body.counter.clone(), Counter { count: 0 });
         }
-        let counter = books.change::<Counters>(&body.counter).expect("it is there, or was just created");
+        let counter = books
+            .change::<Counters>(&body.counter)
+            .expect("it is there, or was just created");
         counter.count += body.by;
         if counter.count > 100 {
             return Refusal::new("counter_full", "by", "the counter would pass a hundred").into();

@@ -15,13 +15,20 @@ async fn lands_once_in_spite_of(server: Server, arm: impl Fn(&Faults) -> Fault) 
     let harness = Harness::new(server).await;
     let tenant = harness.tenant().await;
     let proxy = harness.test.proxy().await;
-    let lanes = harness.lanes_on(harness.test.database_through(&proxy), Options::default()).await;
+    let lanes = harness
+        .lanes_on(harness.test.database_through(&proxy), Options::default())
+        .await;
     accepted(&lanes.submit(vec![harness.count(tenant, &fresh(), "c", 1)]).await[0]);
     let fault = arm(&proxy.lane());
-    let answers = lanes.submit((0..5).map(|_| harness.count(tenant, &fresh(), "c", 1)).collect()).await;
+    let answers = lanes
+        .submit((0..5).map(|_| harness.count(tenant, &fresh(), "c", 1)).collect())
+        .await;
     fault.fired().await;
     for (n, answer) in answers.iter().enumerate() {
-        assert!(matches!(answer, Answer::First(_)), "its own stub is a first answer: {answer:?}");
+        assert!(
+            matches!(answer, Answer::First(_)),
+            "its own stub is a first answer: {answer:?}"
+        );
         assert_eq!(*accepted(answer).result, format!(r#"{{"count":"{}"}}"#, n + 2));
     }
     assert_eq!(harness.counter(tenant, "c").await, Some(6));
@@ -81,7 +88,9 @@ async fn a_twin_still_committing_is_waited_for() {
     let mut settings = harness.test.settings_through(&proxy);
     // The lane stops waiting for the reply soon, while the proxy still holds the COMMIT.
     settings.commit_timeout = Duration::from_millis(200);
-    let lanes = harness.lanes_on(Database::new(settings).unwrap(), Options::default()).await;
+    let lanes = harness
+        .lanes_on(Database::new(settings).unwrap(), Options::default())
+        .await;
     accepted(&lanes.submit(vec![harness.count(tenant, &fresh(), "c", 1)]).await[0]);
     let hold: Hold = proxy.lane().hold_commit(1);
     let submit = tokio::spawn({
@@ -112,7 +121,10 @@ async fn a_database_that_went_away_gives_503_and_the_lane_goes_on_when_it_is_bac
     let harness = Harness::new(Server::Pg15).await;
     let tenant = harness.tenant().await;
     let proxy = harness.test.proxy().await;
-    let options = Options { reconnect: Duration::from_millis(300), ..Options::default() };
+    let options = Options {
+        reconnect: Duration::from_millis(300),
+        ..Options::default()
+    };
     let lanes = harness.lanes_on(harness.test.database_through(&proxy), options).await;
     accepted(&lanes.submit(vec![harness.count(tenant, &fresh(), "c", 1)]).await[0]);
     proxy.shut();
@@ -130,7 +142,10 @@ async fn a_commit_whose_fate_cannot_be_learnt_is_unknown_and_its_stub_tells_late
     let harness = Harness::new(Server::Pg18).await;
     let tenant = harness.tenant().await;
     let proxy = harness.test.proxy().await;
-    let options = Options { reconnect: Duration::from_millis(300), ..Options::default() };
+    let options = Options {
+        reconnect: Duration::from_millis(300),
+        ..Options::default()
+    };
     let lanes = harness.lanes_on(harness.test.database_through(&proxy), options).await;
     accepted(&lanes.submit(vec![harness.count(tenant, &fresh(), "c", 1)]).await[0]);
     let fault = proxy.lane().cut_after_commit(1);
@@ -149,9 +164,13 @@ async fn behind_pgbouncer_no_statement_is_ever_named_and_intents_land() {
     let harness = Harness::new(Server::PgBouncer).await;
     let tenant = harness.tenant().await;
     let proxy = harness.test.proxy().await;
-    let lanes = harness.lanes_on(harness.test.database_through(&proxy), Options::default()).await;
+    let lanes = harness
+        .lanes_on(harness.test.database_through(&proxy), Options::default())
+        .await;
     for round in 0..20 {
-        let batch = (0..10).map(|i| harness.count(tenant, &fresh(), &format!("c{round}-{i}"), 1)).collect();
+        let batch = (0..10)
+            .map(|i| harness.count(tenant, &fresh(), &format!("c{round}-{i}"), 1))
+            .collect();
         for answer in lanes.submit(batch).await {
             accepted(&answer);
         }
@@ -180,7 +199,13 @@ async fn postgres_stopped_immediate_under_load_loses_nothing_and_doubles_nothing
             let (lanes, kinds) = (lanes.clone(), kinds.clone());
             tokio::spawn(async move {
                 for n in 0..200 {
-                    until_answered(&lanes, &kinds, &format!("k-{caller}-{n}"), &format!("c-{caller}-{}", n / 50)).await;
+                    until_answered(
+                        &lanes,
+                        &kinds,
+                        &format!("k-{caller}-{n}"),
+                        &format!("c-{caller}-{}", n / 50),
+                    )
+                    .await;
                 }
             })
         })
@@ -193,7 +218,11 @@ async fn postgres_stopped_immediate_under_load_loses_nothing_and_doubles_nothing
     for caller in callers {
         caller.await.unwrap();
     }
-    let tx = database.pool(Role::Lane).begin(&Scope::tenants(vec![TenantId(1)])).await.unwrap();
+    let tx = database
+        .pool(Role::Lane)
+        .begin(&Scope::tenants(vec![TenantId(1)]))
+        .await
+        .unwrap();
     static SUM: counterfoil_pg::Sql = counterfoil_pg::Sql {
         name: "sum",
         text: "SELECT sum(count)::bigint, (SELECT count(*) FROM counterfoil.stub WHERE tenant_id = 1)

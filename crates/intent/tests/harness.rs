@@ -1,7 +1,7 @@
 //! A database with the example kind and kinds with faults, and lanes on it.
 
-use std::time::Duration;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use counterfoil_intent::{Answer, Generations, Intent, Key, Kinds, Lanes, Limits, Options, Stub};
 use counterfoil_pg::{Client, Database, Role, Scope, TenantId};
@@ -24,7 +24,10 @@ impl Harness {
 
     pub async fn with_retention(server: Server, retention: Duration) -> Self {
         // What the lanes log is shown with the output of a test that fails.
-        let _ = tracing_subscriber::fmt().with_test_writer().with_target(false).try_init();
+        let _ = tracing_subscriber::fmt()
+            .with_test_writer()
+            .with_target(false)
+            .try_init();
         let test = database(server).await;
         let owner = test.database();
         assert!(Generations::set_retention(&owner, retention).await.unwrap());
@@ -35,7 +38,11 @@ impl Harness {
         let mut kinds = Kinds::new();
         add_a_kind::register(&mut kinds);
         faulty_kinds::register(&mut kinds);
-        Self { admin: test.admin().await, test, kinds }
+        Self {
+            admin: test.admin().await,
+            test,
+            kinds,
+        }
     }
 
     pub async fn lanes(&self) -> Lanes {
@@ -53,7 +60,12 @@ impl Harness {
     }
 
     pub fn count(&self, tenant: TenantId, key: &str, counter: &str, by: i64) -> Intent {
-        self.intent(tenant, key, "example.count", &format!(r#"{{"counter":"{counter}","by":{by}}}"#))
+        self.intent(
+            tenant,
+            key,
+            "example.count",
+            &format!(r#"{{"counter":"{counter}","by":{by}}}"#),
+        )
     }
 
     pub fn intent(&self, tenant: TenantId, key: &str, kind: &str, body: &str) -> Intent {
@@ -64,7 +76,11 @@ impl Harness {
     /// What the superuser sees of a counter.
     pub async fn counter(&self, tenant: TenantId, name: &str) -> Option<i64> {
         let sql = "SELECT count FROM counterfoil.example_counter WHERE tenant_id = $1 AND name = $2";
-        self.admin.query_opt(sql, &[&tenant.0, &name]).await.unwrap().map(|row| row.get(0))
+        self.admin
+            .query_opt(sql, &[&tenant.0, &name])
+            .await
+            .unwrap()
+            .map(|row| row.get(0))
     }
 
     /// The sum of all counters.

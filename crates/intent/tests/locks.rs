@@ -11,7 +11,10 @@ use crate::harness::{Harness, accepted, fresh, stub};
 
 /// Lanes in which every tenant meets every other.
 fn one_lane() -> Options {
-    Options { lanes: 1, ..Options::default() }
+    Options {
+        lanes: 1,
+        ..Options::default()
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -33,14 +36,20 @@ async fn a_foreign_lock_on_one_tenant_leaves_the_others_alone_and_keeps_the_orde
         .collect();
     for _ in 0..20 {
         // Each of these shares the lane with the held tenant, and none waits for its lock.
-        let answer = lanes.submit(vec![harness.count(free, &fresh(), "c", 1), harness.count(held, &fresh(), "d", 1)]);
+        let answer = lanes.submit(vec![
+            harness.count(free, &fresh(), "c", 1),
+            harness.count(held, &fresh(), "d", 1),
+        ]);
         tokio::select! {
             _ = answer => panic!("the held tenant's intent overtook those before it"),
             () = tokio::time::sleep(Duration::from_millis(1)) => {}
         }
         let start = Instant::now();
         accepted(&lanes.submit(vec![harness.count(free, &fresh(), "c", 1)]).await[0]);
-        assert!(start.elapsed() < Duration::from_secs(1), "it waited for the foreign lock");
+        assert!(
+            start.elapsed() < Duration::from_secs(1),
+            "it waited for the foreign lock"
+        );
     }
     assert!(waiting.iter().all(|one| !one.is_finished()));
     harness.admin.batch_execute("COMMIT").await.unwrap();
@@ -62,7 +71,11 @@ async fn an_array_of_a_tenant_aside_lands_in_its_order() {
     let tenant = harness.tenant().await;
     let lanes = harness.lanes().await;
     accepted(&lanes.submit(vec![harness.count(tenant, &fresh(), "c", 1)]).await[0]);
-    harness.admin.batch_execute("BEGIN; SELECT FROM counterfoil.example_counter FOR UPDATE").await.unwrap();
+    harness
+        .admin
+        .batch_execute("BEGIN; SELECT FROM counterfoil.example_counter FOR UPDATE")
+        .await
+        .unwrap();
     let array = (0..30).map(|_| harness.count(tenant, &fresh(), "c", 1)).collect();
     let submit = tokio::spawn({
         let lanes = lanes.clone();
@@ -91,10 +104,17 @@ fn aside(lanes: &counterfoil_intent::Lanes) -> u64 {
 async fn a_lock_held_longer_than_the_timeout_gives_busy_and_no_stub() {
     let harness = Harness::new(Server::Pg18).await;
     let tenant = harness.tenant().await;
-    let options = Options { lock_timeout: Duration::from_millis(200), ..Options::default() };
+    let options = Options {
+        lock_timeout: Duration::from_millis(200),
+        ..Options::default()
+    };
     let lanes = harness.lanes_on(harness.test.database(), options).await;
     accepted(&lanes.submit(vec![harness.count(tenant, &fresh(), "c", 1)]).await[0]);
-    harness.admin.batch_execute("BEGIN; SELECT FROM counterfoil.example_counter FOR UPDATE").await.unwrap();
+    harness
+        .admin
+        .batch_execute("BEGIN; SELECT FROM counterfoil.example_counter FOR UPDATE")
+        .await
+        .unwrap();
     let answers = lanes.submit(vec![harness.count(tenant, "later", "c", 1)]).await;
     assert!(matches!(answers[0], Answer::Busy), "{answers:?}");
     assert_eq!(harness.stubs(tenant).await, 1);
@@ -109,7 +129,8 @@ async fn a_foreign_uncommitted_insert_of_a_row_to_be_made_holds_up_its_tenant_on
     let lanes = harness.lanes_on(harness.test.database(), one_lane()).await;
     // So that the free tenant has nothing to make.
     accepted(&lanes.submit(vec![harness.count(free, &fresh(), "c", 1)]).await[0]);
-    let sql = format!("BEGIN; INSERT INTO counterfoil.example_counter (tenant_id, name, count) VALUES ({held}, 'c', 40)");
+    let sql =
+        format!("BEGIN; INSERT INTO counterfoil.example_counter (tenant_id, name, count) VALUES ({held}, 'c', 40)");
     harness.admin.batch_execute(&sql).await.unwrap();
     let submit = tokio::spawn({
         let (lanes, intent) = (lanes.clone(), harness.count(held, &fresh(), "c", 1));
@@ -121,11 +142,18 @@ async fn a_foreign_uncommitted_insert_of_a_row_to_be_made_holds_up_its_tenant_on
     for _ in 0..10 {
         let start = Instant::now();
         accepted(&lanes.submit(vec![harness.count(free, &fresh(), "c", 1)]).await[0]);
-        assert!(start.elapsed() < Duration::from_secs(1), "it waited for the foreign insert");
+        assert!(
+            start.elapsed() < Duration::from_secs(1),
+            "it waited for the foreign insert"
+        );
     }
     assert!(!submit.is_finished());
     harness.admin.batch_execute("COMMIT").await.unwrap();
-    assert_eq!(&*accepted(&submit.await.unwrap()).result, r#"{"count":"41"}"#, "the foreign row was not overwritten");
+    assert_eq!(
+        &*accepted(&submit.await.unwrap()).result,
+        r#"{"count":"41"}"#,
+        "the foreign row was not overwritten"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -137,8 +165,11 @@ async fn the_first_use_of_one_row_from_sixty_four_callers_over_two_servers_loses
         for round in 0..10 {
             let name = format!("row-{round}");
             let calls = (0..64).map(|i| servers[i % 2].submit(vec![harness.count(tenant, &fresh(), &name, 1)]));
-            let mut counts: Vec<String> =
-                join_all(calls).await.iter().map(|answers| accepted(&answers[0]).result.to_string()).collect();
+            let mut counts: Vec<String> = join_all(calls)
+                .await
+                .iter()
+                .map(|answers| accepted(&answers[0]).result.to_string())
+                .collect();
             counts.sort_by_key(|count| (count.len(), count.clone()));
             counts.dedup();
             assert_eq!(counts.len(), 64, "no two callers saw the same count");
@@ -169,7 +200,11 @@ async fn two_servers_and_a_foreign_session_in_opposite_orders_show_no_deadlock_t
                 landed += i64::from(stub(&answer).0.accepted);
             }
         }
-        harness.admin.batch_execute("UPDATE counterfoil.example_counter SET count = 0").await.unwrap();
+        harness
+            .admin
+            .batch_execute("UPDATE counterfoil.example_counter SET count = 0")
+            .await
+            .unwrap();
     }
     foreign.await.unwrap();
     assert!(landed > 3);
@@ -205,9 +240,14 @@ async fn a_giant_tenant_is_turned_away_beyond_its_bound_and_small_ones_answer_wi
                 while !stop.load(std::sync::atomic::Ordering::Relaxed) {
                     let array = (0..1_000).map(|_| {
                         n += 1;
-                        let raw = format!(r#"{{"key":"g{g}-{n}","kind":"example.count","body":{{"counter":"g{}","by":1}}}}"#, n % 500);
+                        let raw = format!(
+                            r#"{{"key":"g{g}-{n}","kind":"example.count","body":{{"counter":"g{}","by":1}}}}"#,
+                            n % 500
+                        );
                         let raw = serde_json::value::RawValue::from_string(raw).unwrap();
-                        kinds.intent(counterfoil_intent::Limits::default(), giant, None, &raw).unwrap()
+                        kinds
+                            .intent(counterfoil_intent::Limits::default(), giant, None, &raw)
+                            .unwrap()
                     });
                     for answer in lanes.submit(array.collect()).await {
                         turned_away += u64::from(matches!(answer, Answer::TooMany { .. }));
@@ -230,7 +270,10 @@ async fn a_giant_tenant_is_turned_away_beyond_its_bound_and_small_ones_answer_wi
     slowest = small.await.into_iter().fold(slowest, Duration::max);
     stop.store(true, std::sync::atomic::Ordering::Relaxed);
     let turned_away: u64 = join_all(giants).await.into_iter().map(Result::unwrap).sum();
-    assert!(turned_away > 0, "four thousand waiting are over the bound of two thousand");
+    assert!(
+        turned_away > 0,
+        "four thousand waiting are over the bound of two thousand"
+    );
     assert!(slowest < Duration::from_secs(1), "{slowest:?}");
 }
 
@@ -239,8 +282,12 @@ async fn an_intent_whose_deadline_has_passed_is_not_started() {
     let harness = Harness::new(Server::Pg15).await;
     let tenant = harness.tenant().await;
     let lanes = harness.lanes().await;
-    let late = harness.count(tenant, "late", "c", 1).with_deadline(Some(Instant::now()));
-    let in_time = harness.count(tenant, "in-time", "c", 1).with_deadline(Some(Instant::now() + Duration::from_secs(60)));
+    let late = harness
+        .count(tenant, "late", "c", 1)
+        .with_deadline(Some(Instant::now()));
+    let in_time = harness
+        .count(tenant, "in-time", "c", 1)
+        .with_deadline(Some(Instant::now() + Duration::from_secs(60)));
     let answers = lanes.submit(vec![late, in_time]).await;
     assert!(matches!(answers[0], Answer::DeadlinePassed), "{answers:?}");
     accepted(&answers[1]);

@@ -1,6 +1,9 @@
 //! Stories of intents and lanes against real PostgreSQL; run by `scripts/with-servers cargo test`.
 
-#![allow(clippy::disallowed_methods, reason = "the superuser looks from outside, and gets in the way")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the superuser looks from outside, and gets in the way"
+)]
 
 mod add_a_kind;
 mod faults;

@@ -37,7 +37,11 @@ async fn among_two_thousand(kind: &str) {
         }
     }
     assert_eq!(harness.stubs(tenant).await, 1_999);
-    assert_eq!(harness.counter(tenant, "bad").await, None, "nothing of the bad one is there");
+    assert_eq!(
+        harness.counter(tenant, "bad").await,
+        None,
+        "nothing of the bad one is there"
+    );
     assert_eq!(harness.counter(tenant, "c0").await, Some(20));
 
     // The fault is mended: the same key lands.
@@ -64,12 +68,27 @@ async fn a_constraint_nobody_foresaw_fails_one_intent_alone_and_it_can_be_sent_a
 async fn a_permission_that_was_lost_fails_the_whole_batch_without_stubs() {
     let harness = Harness::new(Server::Pg15).await;
     let tenant = harness.tenant().await;
-    harness.admin.batch_execute("REVOKE UPDATE ON counterfoil.example_counter FROM counterfoil_lane").await.unwrap();
+    harness
+        .admin
+        .batch_execute("REVOKE UPDATE ON counterfoil.example_counter FROM counterfoil_lane")
+        .await
+        .unwrap();
     let lanes = harness.lanes().await;
-    let answers = lanes.submit((0..5).map(|_| harness.count(tenant, &fresh(), "c", 1)).collect()).await;
-    assert!(answers.iter().all(|answer| matches!(answer, Answer::Unavailable { .. })), "{answers:?}");
+    let answers = lanes
+        .submit((0..5).map(|_| harness.count(tenant, &fresh(), "c", 1)).collect())
+        .await;
+    assert!(
+        answers
+            .iter()
+            .all(|answer| matches!(answer, Answer::Unavailable { .. })),
+        "{answers:?}"
+    );
     assert_eq!(harness.stubs(tenant).await, 0);
-    harness.admin.batch_execute("GRANT UPDATE ON counterfoil.example_counter TO counterfoil_lane").await.unwrap();
+    harness
+        .admin
+        .batch_execute("GRANT UPDATE ON counterfoil.example_counter TO counterfoil_lane")
+        .await
+        .unwrap();
     accepted(&lanes.submit(vec![harness.count(tenant, &fresh(), "c", 1)]).await[0]);
 }
 
@@ -83,10 +102,21 @@ async fn a_full_disk_fails_the_whole_batch_without_stubs() {
         CREATE TRIGGER disk_full BEFORE INSERT ON counterfoil.example_counter EXECUTE FUNCTION public.disk_full()";
     harness.admin.batch_execute(full).await.unwrap();
     let lanes = harness.lanes().await;
-    let answers = lanes.submit((0..5).map(|_| harness.count(tenant, &fresh(), "c", 1)).collect()).await;
-    assert!(answers.iter().all(|answer| matches!(answer, Answer::Unavailable { .. })), "{answers:?}");
+    let answers = lanes
+        .submit((0..5).map(|_| harness.count(tenant, &fresh(), "c", 1)).collect())
+        .await;
+    assert!(
+        answers
+            .iter()
+            .all(|answer| matches!(answer, Answer::Unavailable { .. })),
+        "{answers:?}"
+    );
     assert_eq!(harness.stubs(tenant).await, 0);
-    harness.admin.batch_execute("DROP TRIGGER disk_full ON counterfoil.example_counter").await.unwrap();
+    harness
+        .admin
+        .batch_execute("DROP TRIGGER disk_full ON counterfoil.example_counter")
+        .await
+        .unwrap();
     accepted(&lanes.submit(vec![harness.count(tenant, &fresh(), "c", 1)]).await[0]);
 }
 
@@ -95,9 +125,17 @@ async fn a_server_that_takes_no_writes_fails_the_whole_batch_without_stubs() {
     let harness = Harness::new(Server::Pg18).await;
     let tenant = harness.tenant().await;
     // As after a failover to a server that is still a standby: 25006.
-    let read_only = |value: &str| format!("ALTER ROLE counterfoil_lane IN DATABASE {} SET default_transaction_read_only = {value}", harness.test.name);
+    let read_only = |value: &str| {
+        format!(
+            "ALTER ROLE counterfoil_lane IN DATABASE {} SET default_transaction_read_only = {value}",
+            harness.test.name
+        )
+    };
     harness.admin.batch_execute(&read_only("on")).await.unwrap();
-    let options = Options { reconnect: std::time::Duration::from_millis(300), ..Options::default() };
+    let options = Options {
+        reconnect: std::time::Duration::from_millis(300),
+        ..Options::default()
+    };
     let lanes = harness.lanes_on(harness.test.database(), options).await;
     let answers = lanes.submit(vec![harness.count(tenant, &fresh(), "c", 1)]).await;
     assert!(matches!(answers[0], Answer::Unavailable { .. }), "{answers:?}");

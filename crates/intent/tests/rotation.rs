@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use counterfoil_intent::{Generations, Lanes};
-use counterfoil_test::{Server, database};
 use counterfoil_pg::{Role, Scope};
+use counterfoil_test::{Server, database};
 
 use crate::harness::{Harness, stub};
 
@@ -62,8 +62,14 @@ async fn the_first_rotation_makes_the_generations_around_now_and_the_second_chan
     let first = generations.rotate(&db).await.unwrap();
     assert_eq!(first.added.len(), 3);
     assert_eq!(first.opened, Some(first.added[1]));
-    assert_eq!(generations.rotate(&db).await.unwrap(), counterfoil_intent::Rotation::default());
-    assert!(!Generations::set_retention(&db, Duration::from_secs(1)).await.unwrap(), "too late to change it");
+    assert_eq!(
+        generations.rotate(&db).await.unwrap(),
+        counterfoil_intent::Rotation::default()
+    );
+    assert!(
+        !Generations::set_retention(&db, Duration::from_secs(1)).await.unwrap(),
+        "too late to change it"
+    );
 }
 
 #[tokio::test]
@@ -71,9 +77,16 @@ async fn rotation_is_postponed_not_queued_while_a_batch_holds_the_lock() {
     let harness = Harness::new(Server::Pg18).await;
     let db = harness.test.database();
     let holder = db.pool(Role::Lane).begin(&Scope::Installation).await.unwrap();
-    holder.lock_shared(counterfoil_pg::AdvisoryLock::StubGenerations).await.unwrap();
+    holder
+        .lock_shared(counterfoil_pg::AdvisoryLock::StubGenerations)
+        .await
+        .unwrap();
     // As if the clock had gone past the end of the open generation.
-    harness.admin.batch_execute("UPDATE counterfoil.stub_generation SET opened_at = NULL").await.unwrap();
+    harness
+        .admin
+        .batch_execute("UPDATE counterfoil.stub_generation SET opened_at = NULL")
+        .await
+        .unwrap();
     let generations = Generations::load(&db).await.unwrap();
     assert!(generations.rotate(&db).await.unwrap().postponed);
     holder.rollback().await;

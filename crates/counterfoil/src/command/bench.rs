@@ -28,8 +28,15 @@ pub(crate) async fn run(args: BenchArgs) -> Result<ExitCode, Failure> {
 /// Prepares the database and becomes the server, in one process as the bench sees it.
 fn server(program: &std::path::Path, params: &ServerParams) -> Command {
     let mut command = Command::new("/bin/sh");
-    command.arg("-ec").arg(r#""$0" init --data "$1" --database-url "$2"; exec "$0" up --data "$1" --database-url "$3" --listen "$4""#);
-    command.arg(program).arg(&params.data).arg(&params.database_url).arg(&params.socket_url).arg(&params.listen);
+    command.arg("-ec").arg(
+        r#""$0" init --data "$1" --database-url "$2"; exec "$0" up --data "$1" --database-url "$3" --listen "$4""#,
+    );
+    command
+        .arg(program)
+        .arg(&params.data)
+        .arg(&params.database_url)
+        .arg(&params.socket_url)
+        .arg(&params.listen);
     for (name, _) in std::env::vars_os() {
         // The run is of the program as it is set up by default, whatever the caller's shell says.
         if name.to_string_lossy().starts_with("COUNTERFOIL_") {

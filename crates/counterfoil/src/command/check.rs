@@ -33,6 +33,9 @@ pub(crate) async fn run(settings: Settings, args: CheckArgs) -> Result<ExitCode,
         eprintln!("nothing found: the ledger is as it should be");
         return Ok(ExitCode::SUCCESS);
     }
-    eprintln!("{} found; this must not happen, whatever the callers did", violations.len());
+    eprintln!(
+        "{} found; this must not happen, whatever the callers did",
+        violations.len()
+    );
     Ok(ExitCode::FAILURE)
 }

@@ -41,7 +41,10 @@ async fn journal(settings: Settings, args: JournalArgs) -> Result<ExitCode, Fail
         async |intents| lanes.submit(intents).await,
         |progress| {
             bar.set_position(progress.bytes);
-            bar.set_message(format!("{} imported, {} known", progress.counts.imported, progress.counts.known));
+            bar.set_message(format!(
+                "{} imported, {} known",
+                progress.counts.imported, progress.counts.known
+            ));
         },
     )
     .await?;
@@ -51,7 +54,11 @@ async fn journal(settings: Settings, args: JournalArgs) -> Result<ExitCode, Fail
     if counts.failed == 0 {
         return Ok(ExitCode::SUCCESS);
     }
-    eprintln!("{} could not be imported; mend {} and import it", counted(counts.failed, "transfer"), rejected.display());
+    eprintln!(
+        "{} could not be imported; mend {} and import it",
+        counted(counts.failed, "transfer"),
+        rejected.display()
+    );
     Ok(ExitCode::FAILURE)
 }
 
@@ -61,13 +68,21 @@ fn beside(file: &Path) -> PathBuf {
 
 /// On a terminal a bar, elsewhere nothing: a log has no use for it.
 fn bar(length: u64) -> ProgressBar {
-    let target = if stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    let target = if stderr().is_terminal() {
+        ProgressDrawTarget::stderr()
+    } else {
+        ProgressDrawTarget::hidden()
+    };
     let style = ProgressStyle::with_template("{bar:40} {percent:>3} %  {msg}  {eta} left").expect("a template of ours");
     ProgressBar::with_draw_target(Some(length), target).with_style(style)
 }
 
 fn counted(count: u64, noun: &str) -> String {
-    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+    if count == 1 {
+        format!("1 {noun}")
+    } else {
+        format!("{count} {noun}s")
+    }
 }
 
 fn report(counts: &Counts, format: Format) {

@@ -22,9 +22,11 @@ const FIRST_TENANT: &str = "first";
 
 pub(crate) async fn run(settings: Settings, args: InitArgs) -> Result<ExitCode, Failure> {
     let Some(Foreign { place, admin }) = settings.foreign.clone() else {
-        return Err("init prepares a PostgreSQL that is there already: name it with --database-url; \
+        return Err(
+            "init prepares a PostgreSQL that is there already: name it with --database-url; \
                     `counterfoil up` prepares the one it brings along by itself"
-            .into());
+                .into(),
+        );
     };
     settings.home.create()?;
     let mut roles = passwords(&settings)?;
@@ -43,8 +45,20 @@ pub(crate) async fn run(settings: Settings, args: InitArgs) -> Result<ExitCode, 
         create_database: args.create_database,
         passwords: roles.passwords.clone(),
     };
-    prepare(&settings, &admin, &settings.tls.clone(), &wanted, &place, &roles, args.stub_retention).await?;
-    println!("database {} is ready; start the server with `counterfoil up`", place.dbname);
+    prepare(
+        &settings,
+        &admin,
+        &settings.tls.clone(),
+        &wanted,
+        &place,
+        &roles,
+        args.stub_retention,
+    )
+    .await?;
+    println!(
+        "database {} is ready; start the server with `counterfoil up`",
+        place.dbname
+    );
     Ok(ExitCode::SUCCESS)
 }
 
@@ -57,14 +71,22 @@ pub(crate) async fn embedded(settings: &Settings, running: &Running) -> Result<(
     };
     let roles = passwords(settings)?;
     let mut admin = Config::new();
-    admin.host(running.host()).port(running.port()).user(running.user()).password(running.password());
+    admin
+        .host(running.host())
+        .port(running.port())
+        .user(running.user())
+        .password(running.password());
     admin.dbname("postgres");
     let wanted = Init {
         dbname: DATABASE.to_owned(),
         create_database: true,
         passwords: roles.passwords.clone(),
     };
-    let here = Settings { tls: Tls::default(), pooler: counterfoil_pg::Pooler::None, ..settings.clone() };
+    let here = Settings {
+        tls: Tls::default(),
+        pooler: counterfoil_pg::Pooler::None,
+        ..settings.clone()
+    };
     prepare(&here, &admin, &here.tls.clone(), &wanted, &place, &roles, None).await?;
     Ok((place, roles))
 }
@@ -77,7 +99,10 @@ fn passwords(settings: &Settings) -> Result<Roles, Failure> {
     // 128 bits each, in a form that no connection string has to quote.
     let secret = || uuid::Uuid::from_u128(rand::random()).simple().to_string();
     let passwords: BTreeMap<Role, String> = Role::ALL.into_iter().map(|role| (role, secret())).collect();
-    Ok(Roles { database: None, passwords })
+    Ok(Roles {
+        database: None,
+        passwords,
+    })
 }
 
 async fn prepare(
@@ -105,7 +130,9 @@ async fn prepare(
         && generations.retention() != Duration::from_secs(u64::from(days) * 86_400)
     {
         let is = generations.retention().as_secs() / 86_400;
-        return Err(format!("stubs of this database are kept for {is} days, and that cannot be changed any more").into());
+        return Err(
+            format!("stubs of this database are kept for {is} days, and that cannot be changed any more").into(),
+        );
     }
     generations.rotate(&database).await?;
     database.maintain_outcomes().await?;

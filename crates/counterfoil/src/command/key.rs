@@ -83,10 +83,14 @@ async fn callers(database: &counterfoil_pg::Database) -> Result<Vec<Caller>, Fai
 }
 
 fn print(info: &KeyInfo, format: Format) {
-    let holder = info.tenant.map_or_else(|| "operator".to_owned(), |tenant| format!("tenant {tenant}"));
+    let holder = info
+        .tenant
+        .map_or_else(|| "operator".to_owned(), |tenant| format!("tenant {tenant}"));
     match format {
         Format::Text => {
-            let state = info.revoked_at.map_or_else(|| "valid".to_owned(), |at| format!("revoked {at}"));
+            let state = info
+                .revoked_at
+                .map_or_else(|| "valid".to_owned(), |at| format!("revoked {at}"));
             println!("{}\t{}…\t{holder}\t{state}\t{}", info.id, info.prefix, info.label);
         }
         Format::Json => println!(

@@ -38,7 +38,8 @@ pub(crate) fn pg_settings(settings: &Settings, place: &Place, roles: &Roles) -> 
     pg.passwords.clone_from(&roles.passwords);
     pg.pooler = settings.pooler;
     pg.tls = settings.tls.clone();
-    pg.pool_size.insert(Role::Lane, settings.lanes.lanes + settings.lanes.detours + 1);
+    pg.pool_size
+        .insert(Role::Lane, settings.lanes.lanes + settings.lanes.detours + 1);
     pg
 }
 
@@ -61,7 +62,9 @@ pub(crate) async fn database(settings: &Settings) -> Result<Database, Failure> {
     let home = &settings.home;
     let dir = home.dir().display();
     let Some(roles) = home.roles()? else {
-        return Err(format!("nothing has been set up in {dir}; start `counterfoil up`, or run `counterfoil init`").into());
+        return Err(
+            format!("nothing has been set up in {dir}; start `counterfoil up`, or run `counterfoil init`").into(),
+        );
     };
     let place = match (&settings.foreign, &roles.database) {
         (Some(foreign), _) => foreign.place.clone(),

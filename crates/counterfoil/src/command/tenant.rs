@@ -19,7 +19,9 @@ pub(crate) async fn run(settings: Settings, command: TenantCommand) -> Result<Ex
     let scope = Scope::Installation;
     match command {
         TenantCommand::Create { name, zone, format } => {
-            let new = NewTenant::new(&name).and_then(|new| new.zone(&zone)).map_err(|invalid| invalid.to_string())?;
+            let new = NewTenant::new(&name)
+                .and_then(|new| new.zone(&zone))
+                .map_err(|invalid| invalid.to_string())?;
             let tenant = pool
                 .run(&scope, |tx| {
                     let (scope, new) = (&scope, &new);
