@@ -9,6 +9,7 @@
 //! **Must not know** any kind: kinds register ([`Kinds`]).
 
 mod answer;
+mod attempt;
 mod batch;
 mod books;
 mod error;

@@ -1,0 +1,410 @@
+//! One attempt at a batch: one transaction, from its stubs to its COMMIT.
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
+
+use counterfoil_pg::{AdvisoryLock, Error, Scope, TenantId, Tx, Verdict};
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use crate::answer::Answer;
+use crate::books::Books;
+use crate::generation::Place;
+use crate::intent::Intent;
+use crate::key::Key;
+use crate::kind::{Context, Needs};
+use crate::lane::Inner;
+use crate::pipeline;
+use crate::queue::{Pending, replay};
+use crate::refs::{Asks, Known, Name, Refs};
+use crate::reply::Outcome;
+use crate::store::{self, KeyArrays};
+use crate::stub::Stub;
+use crate::table::Wait;
+
+/// What an attempt came to.
+pub(crate) struct Landed {
+    pub(crate) ended: Vec<(usize, Answer)>,
+    /// Tenants of which a row is held by somebody else.
+    pub(crate) held: Vec<TenantId>,
+}
+
+/// Why an attempt did not commit.
+pub(crate) struct Miss {
+    pub(crate) error: Error,
+    pub(crate) verdict: Verdict,
+    /// Tenants whose making of rows ran into the lock timeout.
+    pub(crate) makers: Vec<TenantId>,
+}
+
+impl From<Error> for Miss {
+    fn from(error: Error) -> Self {
+        Self {
+            error,
+            verdict: Verdict::RolledBack,
+            makers: Vec::new(),
+        }
+    }
+}
+
+/// A batch in its transaction.
+pub(crate) struct Attempt<'a> {
+    pub(crate) inner: &'a Inner,
+    pub(crate) at: usize,
+    pub(crate) scope: Scope,
+    pub(crate) batch: &'a [Pending],
+    /// Places in the batch of the intents that are still to be applied.
+    pub(crate) work: Vec<usize>,
+    pub(crate) ended: Vec<(usize, Answer)>,
+    pub(crate) open: Option<i32>,
+}
+
+/// Locked and loaded.
+pub(crate) struct Ready {
+    books: Books,
+    refs: Refs,
+    now: Timestamp,
+    held: Vec<TenantId>,
+}
+
+impl<'a> Attempt<'a> {
+    fn intent(&self, i: usize) -> &'a Intent {
+        &self.batch[i].intent
+    }
+
+    /// Steps 1 to 3: stubs, refs, needs, making, locking, loading.
+    pub(crate) async fn prepare(&mut self, tx: &Tx, wait: Wait) -> Result<Option<Ready>, Miss> {
+        self.look_up(tx).await?;
+        if self.work.is_empty() {
+            return Ok(None);
+        }
+        let mut refs = self.refs(tx).await?;
+        let mut books = self.inner.kinds.books();
+        self.needs(&mut books, &mut refs);
+        let now = self.lock(tx, &mut books, wait).await?;
+        let held = books.load(&self.scope, tx, now).await?;
+        if !held.is_empty() {
+            self.work
+                .retain(|i| held.binary_search(&self.batch[*i].intent.tenant).is_err());
+        }
+        Ok(Some(Ready { books, refs, now, held }))
+    }
+
+    /// Looks for the stubs of all keys; a hit answers its caller.
+    async fn look_up(&mut self, tx: &Tx) -> Result<(), Error> {
+        let generations = self.inner.generations;
+        let mut dated: HashMap<i32, KeyArrays> = HashMap::new();
+        let mut others = KeyArrays::default();
+        for pending in self.batch {
+            let intent = &pending.intent;
+            match generations.place(&intent.key) {
+                Place::Of(generation) => dated.entry(generation).or_default().push(intent.tenant, &intent.key),
+                Place::Open => others.push(intent.tenant, &intent.key),
+            }
+        }
+        if !others.is_empty() {
+            // Held to the end of the transaction: rotation must not open another generation
+            // between our look for a key that carries no time and our insert of its stub.
+            // Awaited by itself, since what it guards must be read by later statements.
+            tx.lock_shared(AdvisoryLock::StubGenerations).await?;
+        }
+        let dated = futures_util::future::join_all(
+            dated
+                .iter()
+                .map(|(generation, keys)| store::find(&self.scope, tx, keys, *generation)),
+        );
+        let others = async {
+            if others.is_empty() {
+                Ok(Vec::new())
+            } else {
+                store::find_any(&self.scope, tx, &others).await
+            }
+        };
+        let (open, dated, others) = futures_util::join!(store::open_generation(&self.scope, tx), dated, others);
+        let ((now, open), found) = pipeline::both(open, pipeline::all(dated.into_iter().chain([others])))?;
+        self.open = open;
+        let stubs: HashMap<(TenantId, Key), Stub> = found
+            .into_iter()
+            .flatten()
+            .map(|stub| ((stub.tenant, stub.key.clone()), stub))
+            .collect();
+        for (i, pending) in self.batch.iter().enumerate() {
+            let intent = &pending.intent;
+            let stub = if stubs.is_empty() {
+                None
+            } else {
+                stubs.get(&(intent.tenant, intent.key.clone()))
+            };
+            match stub {
+                Some(stub) => self.ended.push((i, replay(pending, stub))),
+                None if generations.too_old(&intent.key, now) => {
+                    self.ended.push((
+                        i,
+                        Answer::KeyTooOld {
+                            retention: generations.retention(),
+                        },
+                    ));
+                }
+                None if generations.ahead(&intent.key, now) => self.ended.push((i, Answer::KeyAhead)),
+                None => self.work.push(i),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the facts that kinds ask for.
+    async fn refs(&self, tx: &Tx) -> Result<Refs, Error> {
+        let mut asks = Asks::default();
+        for &i in &self.work {
+            let intent = self.intent(i);
+            asks.tenant = Some(intent.tenant);
+            for effect in &intent.effects {
+                effect.kind.refs(&*effect.body, &mut asks);
+            }
+        }
+        let mut refs = Refs::default();
+        if asks.asked.is_empty() {
+            return Ok(refs);
+        }
+        let here: std::collections::HashSet<(TenantId, &Key)> = self
+            .work
+            .iter()
+            .map(|&i| (self.intent(i).tenant, &self.intent(i).key))
+            .collect();
+        let mut keys = KeyArrays::default();
+        asks.asked.retain(|(fact, tenant, name)| match name {
+            // Made, if at all, by an intent of this batch: its rows are among that one's needs.
+            Name::Key(key) if here.contains(&(*tenant, key)) => {
+                refs.known.insert((*fact, *tenant, name.clone()), Known::Earlier);
+                false
+            }
+            Name::Key(key) => {
+                keys.push(*tenant, key);
+                true
+            }
+            Name::Id(_) => true,
+        });
+        let stubs = if keys.is_empty() {
+            Vec::new()
+        } else {
+            store::find_any(&self.scope, tx, &keys).await?
+        };
+        let stubs: HashMap<(TenantId, &Key), &Stub> =
+            stubs.iter().map(|stub| ((stub.tenant, &stub.key), stub)).collect();
+        let mut ids: HashMap<std::any::TypeId, Vec<(TenantId, Uuid)>> = HashMap::new();
+        let mut named = Vec::with_capacity(asks.asked.len());
+        for (fact, tenant, name) in asks.asked {
+            let id = match &name {
+                Name::Id(id) => Some(*id),
+                Name::Key(key) => {
+                    let noun = self.inner.kinds.fact_of(fact).noun();
+                    stubs.get(&(tenant, key)).and_then(|stub| stub.made(noun))
+                }
+            };
+            if let Some(id) = id {
+                ids.entry(fact).or_default().push((tenant, id));
+                named.push((fact, tenant, name, id));
+            }
+        }
+        for (fact, mut ids) in ids {
+            ids.sort_unstable();
+            ids.dedup();
+            let values = self.inner.kinds.fact_of(fact).read(&self.scope, tx, &ids).await?;
+            for (tenant, id, value) in values {
+                refs.known
+                    .insert((fact, tenant, Name::Id(id)), Known::Stored(id, value));
+            }
+        }
+        // A fact found under its id is also the fact of the key that led there.
+        for (fact, tenant, name, id) in named {
+            if matches!(name, Name::Key(_)) {
+                refs.alias(fact, tenant, name, id);
+            }
+        }
+        Ok(refs)
+    }
+
+    fn needs(&self, books: &mut Books, refs: &mut Refs) {
+        for &i in &self.work {
+            let intent = self.intent(i);
+            books.set_tenant(intent.tenant);
+            refs.tenant = Some(intent.tenant);
+            for effect in &intent.effects {
+                effect.kind.needs(&*effect.body, refs, &mut Needs { books });
+            }
+        }
+    }
+
+    /// Makes and locks; then reads the clock, since a transaction that waited for another one's rows
+    /// must not carry an earlier time than what it finds in them.
+    async fn lock(&self, tx: &Tx, books: &mut Books, wait: Wait) -> Result<Timestamp, Miss> {
+        let options = &self.inner.options;
+        match wait {
+            Wait::Queue => tx.set_lock_timeout(options.lock_timeout).await?,
+            // Making waits for a foreign uncommitted insert of the same row, SKIP LOCKED or not.
+            Wait::Skip if books.makes() => tx.set_lock_timeout(options.make_timeout).await?,
+            Wait::Skip => {}
+        }
+        let (locked, now) = futures_util::join!(books.lock(&self.scope, tx, wait), store::clock(&self.scope, tx));
+        pipeline::both(locked, now).map(|((), now)| now).map_err(|error| {
+            let makers = if wait == Wait::Skip && error.sqlstate() == Some("55P03") {
+                // The error does not say whose row it was: every tenant that makes rows goes.
+                books.makers()
+            } else {
+                Vec::new()
+            };
+            Miss {
+                error,
+                verdict: Verdict::RolledBack,
+                makers,
+            }
+        })
+    }
+
+    /// Steps 4 to 6: apply, write back, commit.
+    pub(crate) async fn land(mut self, tx: Tx, mut ready: Ready) -> Result<Landed, Miss> {
+        let stubs = self.apply(&mut ready);
+        if stubs.is_empty() {
+            // Nothing came of it, so nothing stays: least of all the blanks that were made for it.
+            tx.rollback().await;
+            return Ok(Landed {
+                ended: self.ended,
+                held: ready.held,
+            });
+        }
+        let generations = self.inner.generations;
+        let open = self.open;
+        let mut rows: Vec<(&Stub, i32)> = stubs
+            .iter()
+            .map(|(_, stub)| {
+                let generation = match generations.place(&stub.key) {
+                    Place::Of(generation) => generation,
+                    // None is open before the first rotation: -1 has no partition, which makes one.
+                    Place::Open => open.unwrap_or(-1),
+                };
+                (stub, generation)
+            })
+            .collect();
+        rows.sort_unstable_by(|(a, _), (b, _)| (a.tenant, &a.key).cmp(&(b.tenant, &b.key)));
+        let (books, written) = futures_util::join!(
+            ready.books.save(&self.scope, &tx),
+            store::insert(&self.scope, &tx, &rows, ready.now)
+        );
+        if let Err(error) = pipeline::both(books, written) {
+            tx.rollback().await;
+            return Err(error.into());
+        }
+        let metrics = &self.inner.lane(self.at).metrics;
+        let start = Instant::now();
+        match tx.commit().await {
+            Ok(()) => {
+                metrics.commit(start.elapsed());
+                metrics.verdict(Verdict::Committed);
+            }
+            Err(error) => {
+                metrics.verdict(error.verdict);
+                return Err(Miss {
+                    error: error.source,
+                    verdict: error.verdict,
+                    makers: Vec::new(),
+                });
+            }
+        }
+        self.ended
+            .extend(stubs.into_iter().map(|(i, stub)| (i, Answer::First(stub))));
+        Ok(Landed {
+            ended: self.ended,
+            held: ready.held,
+        })
+    }
+
+    /// Applies the intents to the books, one after another. A refusal or a panic undoes itself.
+    fn apply(&mut self, ready: &mut Ready) -> Vec<(usize, Stub)> {
+        let mut context = Context::new(ready.now, Box::new(new_id));
+        let mut stubs = Vec::with_capacity(self.work.len());
+        for &i in &self.work {
+            let intent = self.intent(i);
+            ready.books.set_tenant(intent.tenant);
+            ready.refs.tenant = Some(intent.tenant);
+            context.tenant = intent.tenant;
+            ready.books.begin();
+            let applied = catch_unwind(AssertUnwindSafe(|| apply_all(intent, ready, &mut context)));
+            let (accepted, result) = match applied {
+                Ok(result) => result,
+                Err(panic) => {
+                    ready.books.undo();
+                    context.made.remove(&(intent.tenant, intent.key.clone()));
+                    self.ended.push((i, self.inner.panicked(self.at, intent, &*panic)));
+                    continue;
+                }
+            };
+            if !accepted {
+                ready.books.undo();
+                context.made.remove(&(intent.tenant, intent.key.clone()));
+            }
+            stubs.push((
+                i,
+                Stub {
+                    tenant: intent.tenant,
+                    key: intent.key.clone(),
+                    kind: intent.kind_name().into(),
+                    accepted,
+                    result: result.into(),
+                    recorded_at: ready.now,
+                    origin: self.batch[i].origin,
+                    hashes: intent.hashes.bytes.clone(),
+                },
+            ));
+        }
+        stubs
+    }
+}
+
+/// Applies the effects of one intent in order, all or nothing, and gives the stub's result.
+fn apply_all(intent: &Intent, ready: &mut Ready, context: &mut Context) -> (bool, String) {
+    let mut results = String::new();
+    for (n, effect) in intent.effects.iter().enumerate() {
+        match effect.kind.apply(&mut ready.books, &*effect.body, &ready.refs, context) {
+            Outcome::Accepted(mut reply) => {
+                let made = std::mem::take(&mut reply.made);
+                if !made.is_empty() {
+                    context
+                        .made
+                        .entry((intent.tenant, intent.key.clone()))
+                        .or_default()
+                        .extend(made);
+                }
+                if n > 0 {
+                    results.push(',');
+                }
+                results.push_str(&reply.into_json());
+            }
+            Outcome::Refused(mut refusal) => {
+                if intent.all {
+                    refusal.field = format!("all[{n}].body.{}", refusal.field);
+                }
+                let refusal = serde_json::json!({
+                    "code": refusal.code,
+                    "field": refusal.field,
+                    "message": refusal.message,
+                });
+                return (false, refusal.to_string());
+            }
+        }
+    }
+    (
+        true,
+        if intent.all {
+            format!("{{\"all\":[{results}]}}")
+        } else {
+            results
+        },
+    )
+}
+
+/// A UUIDv7 of the database's time.
+fn new_id(now: Timestamp) -> Uuid {
+    let millis = u64::try_from(now.as_millisecond()).unwrap_or(0);
+    uuid::Builder::from_unix_timestamp_millis(millis, &rand::random()).into_uuid()
+}
