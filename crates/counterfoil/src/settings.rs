@@ -129,7 +129,7 @@ impl Settings {
         self.listen = up.listen.unwrap_or(self.listen);
         self.pg_bin = up.pg_bin.or(self.pg_bin);
         self.pg_port = up.pg_port.unwrap_or(self.pg_port);
-        self.lanes.lanes = up.lanes.unwrap_or(self.lanes.lanes);
+        self.lanes.lanes = up.lanes.unwrap_or(self.lanes.lanes).max(1);
         self
     }
 }
@@ -139,7 +139,7 @@ impl LanesFile {
         let default = counterfoil_intent::Options::default();
         let ms = |value: Option<u64>, default| value.map_or(default, Duration::from_millis);
         counterfoil_intent::Options {
-            lanes: self.count.unwrap_or(default.lanes),
+            lanes: self.count.unwrap_or(default.lanes).max(1),
             batch: self.batch.unwrap_or(default.batch).max(1),
             batch_time: ms(self.batch_time_ms, default.batch_time),
             waiting_per_tenant: self.waiting_per_tenant.unwrap_or(default.waiting_per_tenant),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use counterfoil_intent::Lanes;
+use counterfoil_intent::{Answer, Lanes};
 use counterfoil_pg::{Database, Role, Scope};
 use counterfoil_server::{App, Limits, Live};
 use counterfoil_tenant::Authenticator;
@@ -33,7 +33,8 @@ impl Step for RotateStubs {
         if done != counterfoil_intent::Rotation::default() {
             tracing::info!(?done, "rotated stub generations");
         }
-        Ok(if done.postponed { Progress::More } else { Progress::Idle })
+        // What was postponed is tried again after the interval: at once it would only stand in the way.
+        Ok(Progress::Idle)
     }
 }
 
@@ -91,8 +92,12 @@ impl Step for ExpireHolds {
                 counterfoil_ledger::ExpireBody { hold: due.hold },
             )
         });
-        self.lanes.submit(intents.collect()).await;
-        Ok(if more { Progress::More } else { Progress::Idle })
+        let answers = self.lanes.submit(intents.collect()).await;
+        // Where a line is full or a row is held, the rest can wait for the next pass.
+        let all = answers
+            .iter()
+            .all(|answer| matches!(answer, Answer::First(_) | Answer::Replayed(_)));
+        Ok(if more && all { Progress::More } else { Progress::Idle })
     }
 }
 

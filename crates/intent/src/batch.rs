@@ -136,6 +136,10 @@ impl Inner {
         let class = miss.error.class();
         metrics.failure(class);
         if miss.verdict == Verdict::Unknown {
+            if batch.iter().any(|pending| !pending.unknown) {
+                // The time to find out begins now: waiting for the reply may have used up all of it.
+                course.started = Instant::now();
+            }
             // The twin may still be at work: from now on wait for its locks, and let its stubs decide.
             course.wait = Wait::Queue;
             for pending in batch.iter_mut() {

@@ -103,6 +103,7 @@ impl Queue {
         let tenant = pending.intent.tenant;
         let line = self.lines.entry(tenant).or_default();
         if self.waiting >= self.bounds.per_lane || line.waiting.len() + line.followers >= self.bounds.per_tenant {
+            self.forget_line(tenant);
             return Err(Full);
         }
         self.waiting += 1;
@@ -195,7 +196,7 @@ impl Queue {
                         replies.push((follower.reply, answer));
                     }
                 }
-                _ => woken = self.promote(tenant, key, followers),
+                _ => woken = self.promote(tenant, key, followers, pending.unknown),
             }
         }
         if self.flights.get(&tenant).is_some_and(HashMap::is_empty) {
@@ -207,8 +208,10 @@ impl Queue {
     }
 
     /// The first follower takes the place of an intent that ended without a stub.
-    fn promote(&mut self, tenant: TenantId, key: Key, mut followers: Vec<Pending>) -> bool {
-        let first = followers.remove(0);
+    fn promote(&mut self, tenant: TenantId, key: Key, mut followers: Vec<Pending>, unknown: bool) -> bool {
+        let mut first = followers.remove(0);
+        // The same key: whatever the lost COMMIT did, it did for this one too.
+        first.unknown |= unknown;
         let line = self.lines.entry(tenant).or_default();
         line.followers += followers.len();
         self.flights.entry(tenant).or_default().insert(key, followers);

@@ -237,3 +237,25 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn who_waits_behind_an_unknown_intent_is_not_told_that_nothing_was_done_either() {
+    let mut queue = queue(10, 10);
+    let _first = push(&mut queue, 1, "k");
+    let (second, mut answer) = pending(1, "k", "");
+    assert!(queue.push(second).is_ok());
+    let mut first = queue.take(1).pop().unwrap();
+    first.unknown = true;
+    end(&mut queue, first, Answer::Unavailable { reason: "away" });
+    let second = queue.take(1).pop().unwrap();
+    end(&mut queue, second, Answer::Unavailable { reason: "away" });
+    assert!(matches!(answer.try_recv(), Ok(Answer::Unknown)));
+}
+
+#[test]
+fn a_tenant_that_is_turned_away_leaves_nothing_behind() {
+    let mut queue = queue(10, 1);
+    let _one = push(&mut queue, 1, "a");
+    assert!(queue.push(pending(2, "a", "").0).is_err());
+    assert_eq!(queue.lines.len(), 1);
+}
