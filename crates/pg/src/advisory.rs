@@ -16,7 +16,6 @@ pub enum AdvisoryLock {
     /// Exclusive: one process migrates at a time.
     Migrations = 2,
     /// Exclusive: one process at a time makes partitions ahead and drops those that are past.
-    Maintenance = 3,
     /// Exclusive: makes and drops the partitions of the outcome table.
     OutcomePartitions = 4,
 }
@@ -28,7 +27,6 @@ impl AdvisoryLock {
     pub const ALL: [Self; 4] = [
         Self::StubGenerations,
         Self::Migrations,
-        Self::Maintenance,
         Self::OutcomePartitions,
     ];
 
