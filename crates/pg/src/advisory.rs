@@ -15,7 +15,6 @@ pub enum AdvisoryLock {
     StubGenerations = 1,
     /// Exclusive: one process migrates at a time.
     Migrations = 2,
-    /// Exclusive: one process at a time makes partitions ahead and drops those that are past.
     /// Exclusive: makes and drops the partitions of the outcome table.
     OutcomePartitions = 4,
 }
@@ -24,11 +23,7 @@ impl AdvisoryLock {
     /// `classid` of every lock of ours: "CFOI" in ASCII.
     pub const CLASS: i32 = 0x4346_4F49;
 
-    pub const ALL: [Self; 4] = [
-        Self::StubGenerations,
-        Self::Migrations,
-        Self::OutcomePartitions,
-    ];
+    pub const ALL: [Self; 3] = [Self::StubGenerations, Self::Migrations, Self::OutcomePartitions];
 
     /// `objid`.
     #[must_use]
