@@ -101,22 +101,7 @@ async fn serve(settings: &Settings, listener: TcpListener, place: Place, roles: 
     warn_of_durability(&database).await?;
     let generations = Generations::load(&database).await?;
     generations.rotate(&database).await?;
-    // Threads of their own: a lane that queues for its turn behind the parsing of requests leaves its
-    // transaction open, and its tenants' rows locked, for as long.
-    let threads = std::thread::available_parallelism()
-        .map_or(1, usize::from)
-        .min(settings.lanes.lanes);
-    let lane_threads = Threads(Some(
-        tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(threads)
-            .thread_name("lane")
-            .enable_all()
-            .build()?,
-    ));
-    let lanes = {
-        let _inside = lane_threads.enter();
-        Lanes::start(database.clone(), kinds(), generations, settings.lanes.clone())
-    };
+    let lanes = Lanes::start(database.clone(), kinds(), generations, settings.lanes.clone());
     let drivers = steps::start(&database, &lanes);
     let address = listener.local_addr()?;
     settings.home.write_running(&crate::home::Running {
@@ -134,25 +119,6 @@ async fn serve(settings: &Settings, listener: TcpListener, place: Place, roles: 
     }
     database.close();
     Ok(())
-}
-
-/// A runtime that may be dropped from within another one.
-struct Threads(Option<tokio::runtime::Runtime>);
-
-impl std::ops::Deref for Threads {
-    type Target = tokio::runtime::Runtime;
-
-    fn deref(&self) -> &Self::Target {
-        self.0.as_ref().expect("it is there until it is dropped")
-    }
-}
-
-impl Drop for Threads {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.0.take() {
-            runtime.shutdown_background();
-        }
-    }
 }
 
 async fn warn_of_durability(database: &Database) -> Result<(), Failure> {
