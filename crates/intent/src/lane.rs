@@ -154,9 +154,11 @@ impl Lanes {
                 lane.work.notify_one();
             }
         }
-        // A caller that is turned away again and again never waits for anything, and would keep its
-        // thread from the lanes.
-        tokio::task::consume_budget().await;
+        if waiting.iter().all(Result::is_err) {
+            // A caller that is turned away again and again waits for nothing else, and would keep its
+            // thread from the lanes that make room for it.
+            tokio::task::yield_now().await;
+        }
         let mut answers = Vec::with_capacity(waiting.len());
         for one in waiting {
             answers.push(match one {
