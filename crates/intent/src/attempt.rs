@@ -2,12 +2,14 @@
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use counterfoil_pg::{AdvisoryLock, Error, Scope, TenantId, Tx, Verdict};
 use jiff::Timestamp;
 use uuid::Uuid;
 
+use crate::ahead::Turn;
 use crate::answer::Answer;
 use crate::books::Books;
 use crate::generation::Place;
@@ -28,6 +30,15 @@ pub(crate) struct Landed {
     pub(crate) ended: Vec<(usize, Answer)>,
     /// Tenants of which a row is held by somebody else.
     pub(crate) held: Vec<TenantId>,
+    /// How long it worked, without waiting for its turn and without COMMIT.
+    pub(crate) worked: Duration,
+}
+
+/// Why a batch did not land.
+pub(crate) enum Stop {
+    Missed(Miss),
+    /// The batch before it did not land as it was prepared.
+    Behind,
 }
 
 /// Why an attempt did not commit.
@@ -36,6 +47,14 @@ pub(crate) struct Miss {
     pub(crate) verdict: Verdict,
     /// Tenants whose making of rows ran into the lock timeout.
     pub(crate) makers: Vec<TenantId>,
+    /// Rows were loaded without locking them.
+    pub(crate) unlocked: bool,
+}
+
+impl From<Miss> for Stop {
+    fn from(miss: Miss) -> Self {
+        Self::Missed(miss)
+    }
 }
 
 impl From<Error> for Miss {
@@ -44,6 +63,7 @@ impl From<Error> for Miss {
             error,
             verdict: Verdict::RolledBack,
             makers: Vec::new(),
+            unlocked: false,
         }
     }
 }
@@ -60,12 +80,33 @@ pub(crate) struct Attempt<'a> {
     pub(crate) open: Option<i32>,
 }
 
-/// Locked and loaded.
+/// How a batch gets at its rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Loaded without a lock: what is loaded is of one moment, and `save` finds out whether anybody
+    /// has changed it since. `alone`: nothing of this lane is under way. A batch that cannot do
+    /// without locks then takes them; beside another one it is left for later.
+    Ahead { alone: bool },
+    /// Locked, then loaded.
+    Locked(Wait),
+}
+
+/// What came of looking ahead or locking.
+pub(crate) enum Rows {
+    Ready(Box<Ready>),
+    /// Every intent had its answer in a stub.
+    Unneeded,
+    /// Only once nothing else of this lane is under way.
+    Later,
+}
+
+/// Loaded.
 pub(crate) struct Ready {
-    books: Books,
+    pub(crate) books: Books,
     refs: Refs,
-    now: Timestamp,
+    pub(crate) now: Timestamp,
     held: Vec<TenantId>,
+    pub(crate) unlocked: bool,
 }
 
 impl<'a> Attempt<'a> {
@@ -74,25 +115,44 @@ impl<'a> Attempt<'a> {
     }
 
     /// Steps 1 to 3: stubs, refs, needs, making, locking, loading.
-    pub(crate) async fn prepare(&mut self, tx: &Tx, wait: Wait) -> Result<Option<Ready>, Miss> {
-        self.look_up(tx).await?;
+    pub(crate) async fn prepare(&mut self, tx: &Tx, access: Access) -> Result<Rows, Miss> {
+        let looked_up_at = self.look_up(tx).await?;
         if self.work.is_empty() {
-            return Ok(None);
+            return Ok(Rows::Unneeded);
         }
-        let mut refs = self.refs(tx).await?;
+        let asks = self.asks();
+        if access == (Access::Ahead { alone: false }) && !asks.asked.is_empty() {
+            // The batch that is under way may be making what is asked about.
+            return Ok(Rows::Later);
+        }
+        let mut refs = self.refs(tx, asks).await?;
         let mut books = self.inner.kinds.books();
         self.needs(&mut books, &mut refs);
-        let now = self.lock(tx, &mut books, wait).await?;
-        let held = books.load(&self.scope, tx, now).await?;
+        let unlocked = matches!(access, Access::Ahead { .. }) && books.revised();
+        let now = match access {
+            // Whoever commits a later time into these rows before this transaction ends also changes
+            // their revisions: for one account time does not go back.
+            Access::Ahead { .. } if unlocked => looked_up_at,
+            Access::Ahead { alone: false } => return Ok(Rows::Later),
+            Access::Ahead { alone: true } => self.lock(tx, &mut books, Wait::Skip).await?,
+            Access::Locked(wait) => self.lock(tx, &mut books, wait).await?,
+        };
+        let held = books.load(&self.scope, tx, now, !unlocked).await?;
         if !held.is_empty() {
             self.work
                 .retain(|i| held.binary_search(&self.batch[*i].intent.tenant).is_err());
         }
-        Ok(Some(Ready { books, refs, now, held }))
+        Ok(Rows::Ready(Box::new(Ready {
+            books,
+            refs,
+            now,
+            held,
+            unlocked,
+        })))
     }
 
-    /// Looks for the stubs of all keys; a hit answers its caller.
-    async fn look_up(&mut self, tx: &Tx) -> Result<(), Error> {
+    /// Looks for the stubs of all keys; a hit answers its caller. Returns the database's time.
+    async fn look_up(&mut self, tx: &Tx) -> Result<Timestamp, Error> {
         let generations = self.inner.generations;
         let mut dated: HashMap<i32, KeyArrays> = HashMap::new();
         let mut others = KeyArrays::default();
@@ -150,11 +210,11 @@ impl<'a> Attempt<'a> {
                 None => self.work.push(i),
             }
         }
-        Ok(())
+        Ok(now)
     }
 
-    /// Reads the facts that kinds ask for.
-    async fn refs(&self, tx: &Tx) -> Result<Refs, Error> {
+    /// The facts that kinds ask for.
+    fn asks(&self) -> Asks {
         let mut asks = Asks::default();
         for &i in &self.work {
             let intent = self.intent(i);
@@ -163,6 +223,11 @@ impl<'a> Attempt<'a> {
                 effect.kind.refs(&*effect.body, &mut asks);
             }
         }
+        asks
+    }
+
+    /// Reads the facts that kinds ask for.
+    async fn refs(&self, tx: &Tx, mut asks: Asks) -> Result<Refs, Error> {
         let mut refs = Refs::default();
         if asks.asked.is_empty() {
             return Ok(refs);
@@ -258,42 +323,52 @@ impl<'a> Attempt<'a> {
                 error,
                 verdict: Verdict::RolledBack,
                 makers,
+                unlocked: false,
             }
         })
     }
 
     /// Steps 4 to 6: apply, write back, commit.
-    pub(crate) async fn land(mut self, tx: Tx, mut ready: Ready) -> Result<Landed, Miss> {
+    pub(crate) async fn land(mut self, tx: Tx, mut ready: Box<Ready>, turn: &mut Turn) -> Result<Landed, Stop> {
+        for before in turn.applied().await? {
+            if !ready.books.carry(&before, ready.now) {
+                tx.rollback().await;
+                return Err(Stop::Behind);
+            }
+        }
+        let start = Instant::now();
         let stubs = self.apply(&mut ready);
+        let books = Arc::new(ready.books);
+        turn.apply(Arc::clone(&books));
+        let mut worked = start.elapsed();
         if stubs.is_empty() {
             // Nothing came of it, so nothing stays: least of all the blanks that were made for it.
             tx.rollback().await;
+            turn.ended().await?;
             return Ok(Landed {
                 ended: self.ended,
                 held: ready.held,
+                worked,
             });
         }
-        let generations = self.inner.generations;
-        let open = self.open;
-        let mut rows: Vec<(&Stub, i32)> = stubs
-            .iter()
-            .map(|(_, stub)| {
-                let generation = match generations.place(&stub.key) {
-                    Place::Of(generation) => generation,
-                    // None is open before the first rotation: -1 has no partition, which makes one.
-                    Place::Open => open.unwrap_or(-1),
-                };
-                (stub, generation)
-            })
-            .collect();
-        rows.sort_unstable_by(|(a, _), (b, _)| (a.tenant, &a.key).cmp(&(b.tenant, &b.key)));
-        let (books, written) = futures_util::join!(
-            ready.books.save(&self.scope, &tx),
-            store::insert(&self.scope, &tx, &rows, ready.now)
-        );
-        if let Err(error) = pipeline::both(books, written) {
+        turn.written().await?;
+        let start = Instant::now();
+        if let Err(error) = self.write(&tx, &books, &stubs, ready.now, ready.unlocked, turn).await {
             tx.rollback().await;
-            return Err(error.into());
+            return Err(Stop::Missed(Miss {
+                unlocked: ready.unlocked,
+                ..error.into()
+            }));
+        }
+        worked += start.elapsed();
+        turn.ended().await?;
+        // Only now that the batch before has let go of its rows: this must not wait for it.
+        if let Err(error) = books.confirm(&self.scope, &tx).await {
+            tx.rollback().await;
+            return Err(Stop::Missed(Miss {
+                unlocked: ready.unlocked,
+                ..error.into()
+            }));
         }
         let metrics = &self.inner.lane(self.at).metrics;
         let start = Instant::now();
@@ -304,11 +379,10 @@ impl<'a> Attempt<'a> {
             }
             Err(error) => {
                 metrics.verdict(error.verdict);
-                return Err(Miss {
-                    error: error.source,
+                return Err(Stop::Missed(Miss {
                     verdict: error.verdict,
-                    makers: Vec::new(),
-                });
+                    ..error.source.into()
+                }));
             }
         }
         self.ended
@@ -316,7 +390,56 @@ impl<'a> Attempt<'a> {
         Ok(Landed {
             ended: self.ended,
             held: ready.held,
+            worked,
         })
+    }
+
+    /// Writes back rows and stubs, pipelined: rows first, since that is what locks those that were
+    /// loaded without a lock.
+    async fn write(
+        &self,
+        tx: &Tx,
+        books: &Books,
+        stubs: &[(usize, Stub)],
+        now: Timestamp,
+        unlocked: bool,
+        turn: &Turn,
+    ) -> Result<(), Error> {
+        let generations = self.inner.generations;
+        let mut rows: Vec<(&Stub, i32)> = stubs
+            .iter()
+            .map(|(_, stub)| {
+                let generation = match generations.place(&stub.key) {
+                    Place::Of(generation) => generation,
+                    // None is open before the first rotation: -1 has no partition, which makes one.
+                    Place::Open => self.open.unwrap_or(-1),
+                };
+                (stub, generation)
+            })
+            .collect();
+        rows.sort_unstable_by(|(a, _), (b, _)| (a.tenant, &a.key).cmp(&(b.tenant, &b.key)));
+        let bounded = async {
+            if unlocked {
+                tx.set_lock_timeout(self.inner.options.make_timeout).await
+            } else {
+                Ok(())
+            }
+        };
+        let saved = async {
+            let saved = books.save(&self.scope, tx).await;
+            if saved.is_ok() {
+                turn.write();
+            }
+            saved
+        };
+        let (bounded, saved, appended, left) = futures_util::join!(
+            bounded,
+            saved,
+            books.append_all(&self.scope, tx),
+            store::insert(&self.scope, tx, &rows, now)
+        );
+        pipeline::all([bounded, saved, appended, left])?;
+        Ok(())
     }
 
     /// Applies the intents to the books, one after another. A refusal or a panic undoes itself.

@@ -10,8 +10,9 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use uuid::Uuid;
 
+use crate::ahead::{Prepared, Turn};
 use crate::answer::Answer;
-use crate::attempt::{Attempt, Landed, Miss};
+use crate::attempt::{Access, Attempt, Landed, Miss, Stop};
 use crate::intent::Intent;
 use crate::lane::Inner;
 use crate::queue::Pending;
@@ -38,9 +39,13 @@ enum Next {
 impl Inner {
     /// Lands a batch: answers all of it, or puts tenants aside.
     pub(crate) async fn land(self: &Arc<Self>, at: usize, batch: Vec<Pending>, wait: Wait) {
-        // In the order of the batch. Only now, when no part of it is under way any more, so that a
-        // tenant's intents cannot overtake each other between the halves of a bisection.
-        let held = self.bring_down(at, batch, wait).await;
+        let held = self.bring_down(at, batch, wait, None).await;
+        self.put_all_aside(at, held);
+    }
+
+    /// In the order of the batch. Only when no part of it is under way any more, so that a tenant's
+    /// intents cannot overtake each other between the halves of a bisection.
+    pub(crate) fn put_all_aside(self: &Arc<Self>, at: usize, held: Vec<Pending>) {
         let mut lines: HashMap<TenantId, Vec<Pending>> = HashMap::new();
         for pending in held {
             lines.entry(pending.intent.tenant).or_default().push(pending);
@@ -50,30 +55,39 @@ impl Inner {
         }
     }
 
-    /// Tries until everything has its answer or is held up by somebody else's locks; returns the latter.
-    fn bring_down(&self, at: usize, batch: Vec<Pending>, wait: Wait) -> BoxFuture<'_, Vec<Pending>> {
+    /// Tries until everything has its answer or is held up by somebody else's locks; returns the
+    /// latter. `missed` is a first attempt that was made before.
+    pub(crate) fn bring_down(
+        &self,
+        at: usize,
+        batch: Vec<Pending>,
+        wait: Wait,
+        mut missed: Option<Miss>,
+    ) -> BoxFuture<'_, Vec<Pending>> {
         Box::pin(async move {
-            let now = Instant::now();
-            let (late, mut batch): (Vec<_>, Vec<_>) = batch.into_iter().partition(|pending| {
-                !pending.unknown && pending.intent.deadline.is_some_and(|deadline| deadline <= now)
-            });
-            self.finish(
-                at,
-                late.into_iter()
-                    .map(|pending| (pending, Answer::DeadlinePassed))
-                    .collect(),
-            );
+            // What has been tried has started.
+            let mut batch = match missed {
+                Some(_) => batch,
+                None => self.drop_late(at, batch),
+            };
             let mut course = Course {
                 wait,
                 attempts: 0,
-                started: now,
+                started: Instant::now(),
             };
             let mut held = Vec::new();
             while !batch.is_empty() {
                 course.attempts += 1;
-                // A panic in a kind's `refs` or `needs`, or in a store, must not end the lane.
-                let attempt = AssertUnwindSafe(self.attempt(at, &batch, course.wait)).catch_unwind();
-                let next = match attempt.await {
+                let attempt = match missed.take() {
+                    Some(miss) => Ok(Err(miss)),
+                    // A panic in a kind's `refs` or `needs`, or in a store, must not end the lane.
+                    None => {
+                        AssertUnwindSafe(self.attempt(at, &batch, course.wait))
+                            .catch_unwind()
+                            .await
+                    }
+                };
+                let next = match attempt {
                     Ok(Ok(landed)) => {
                         held.extend(self.settle(at, batch, landed));
                         return held;
@@ -92,11 +106,11 @@ impl Inner {
                     Next::Halve => {
                         self.lane(at).metrics.bisection();
                         let second = batch.split_off(batch.len() / 2);
-                        held.extend(self.bring_down(at, batch, course.wait).await);
+                        held.extend(self.bring_down(at, batch, course.wait, None).await);
                         let tenants: Vec<_> = held.iter().map(|pending| pending.intent.tenant).collect();
                         let (behind, second) = split(second, &tenants);
                         held.extend(behind);
-                        held.extend(self.bring_down(at, second, course.wait).await);
+                        held.extend(self.bring_down(at, second, course.wait, None).await);
                         return held;
                     }
                     Next::GiveUp(answer) => {
@@ -109,8 +123,23 @@ impl Inner {
         })
     }
 
+    /// Answers the intents whose deadline has passed, and returns the others.
+    pub(crate) fn drop_late(&self, at: usize, batch: Vec<Pending>) -> Vec<Pending> {
+        let now = Instant::now();
+        let (late, batch): (Vec<_>, Vec<_>) = batch
+            .into_iter()
+            .partition(|pending| !pending.unknown && pending.intent.deadline.is_some_and(|deadline| deadline <= now));
+        self.finish(
+            at,
+            late.into_iter()
+                .map(|pending| (pending, Answer::DeadlinePassed))
+                .collect(),
+        );
+        batch
+    }
+
     /// Hands out the answers of an attempt that came to its end; returns the intents that have none.
-    fn settle(&self, at: usize, batch: Vec<Pending>, landed: Landed) -> Vec<Pending> {
+    pub(crate) fn settle(&self, at: usize, batch: Vec<Pending>, landed: Landed) -> Vec<Pending> {
         let mut answers: Vec<Option<Answer>> = batch.iter().map(|_| None).collect();
         for (i, answer) in landed.ended {
             answers[i] = Some(answer);
@@ -145,6 +174,11 @@ impl Inner {
             for pending in batch.iter_mut() {
                 pending.unknown = true;
             }
+        }
+        if miss.unlocked && matches!(class, Class::Retry) {
+            // Somebody else was at the rows. The next attempt locks, and finds out whose they are.
+            self.lane(at).beware();
+            return Next::Again;
         }
         let in_time = course.started.elapsed() < self.options.reconnect;
         let in_attempts = course.attempts < self.options.attempts;
@@ -219,7 +253,18 @@ impl Inner {
         Answer::Failed { id }
     }
 
+    /// One attempt with locks, and nothing beside it.
     async fn attempt(&self, at: usize, batch: &[Pending], wait: Wait) -> Result<Landed, Miss> {
+        let prepared = self.prepare(at, batch, Access::Locked(wait)).await?;
+        match prepared.land(self, at, batch, &mut Turn::alone()).await {
+            Ok(landed) => Ok(landed),
+            Err(Stop::Missed(miss)) => Err(miss),
+            Err(Stop::Behind) => unreachable!("nothing is before it"),
+        }
+    }
+
+    /// Begins a transaction and takes it as far as loaded rows.
+    pub(crate) async fn prepare(&self, at: usize, batch: &[Pending], access: Access) -> Result<Prepared, Miss> {
         let scope = Scope::tenants(batch.iter().map(|pending| pending.intent.tenant).collect());
         let tx = self.database.pool(Role::Lane).begin(&scope).await?;
         let mut attempt = Attempt {
@@ -231,15 +276,8 @@ impl Inner {
             ended: Vec::new(),
             open: None,
         };
-        match attempt.prepare(&tx, wait).await {
-            Ok(Some(ready)) => attempt.land(tx, ready).await,
-            Ok(None) => {
-                tx.rollback().await;
-                Ok(Landed {
-                    ended: attempt.ended,
-                    held: Vec::new(),
-                })
-            }
+        match attempt.prepare(&tx, access).await {
+            Ok(rows) => Ok(Prepared::new(attempt, tx, rows)),
             Err(miss) => {
                 tx.rollback().await;
                 Err(miss)
@@ -249,7 +287,7 @@ impl Inner {
 }
 
 /// Those of the named tenants, and the rest, each in order.
-fn split(batch: Vec<Pending>, tenants: &[TenantId]) -> (Vec<Pending>, Vec<Pending>) {
+pub(crate) fn split(batch: Vec<Pending>, tenants: &[TenantId]) -> (Vec<Pending>, Vec<Pending>) {
     batch
         .into_iter()
         .partition(|pending| tenants.contains(&pending.intent.tenant))

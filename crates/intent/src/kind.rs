@@ -9,12 +9,14 @@ use jiff::Timestamp;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use crate::books::{AnyAppend, AnyTable, AppendOf, Books, TableOf};
+use crate::books::Books;
 use crate::error::Invalid;
 use crate::hash::Fields;
+use crate::journal::{AnyAppend, AppendOf};
 use crate::key::Key;
 use crate::refs::{Asks, Fact, Found, Name, Refs};
 use crate::reply::Outcome;
+use crate::sheet::{AnyTable, TableOf};
 use crate::store::{AnyFact, FactOf};
 use crate::table::{AppendTable, Mode, Table};
 

@@ -2,13 +2,14 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use counterfoil_pg::{Database, Error, Role, Scope, TenantId};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore, oneshot};
 
+use crate::ahead;
 use crate::answer::{Answer, StubState};
 use crate::generation::Generations;
 use crate::intent::Intent;
@@ -36,7 +37,8 @@ pub struct Options {
     pub detours: usize,
     /// How long a tenant outside its lane waits for a foreign lock: 5 s.
     pub lock_timeout: Duration,
-    /// How long a lane waits for a foreign uncommitted insert of a row it has to make: 50 ms.
+    /// How long a lane waits for somebody else's row: for a foreign uncommitted insert of one it has
+    /// to make, and for one it updates without having locked it first. 50 ms.
     pub make_timeout: Duration,
     /// How long it is tried to reach PostgreSQL again, or to learn the fate of a COMMIT: 10 s.
     pub reconnect: Duration,
@@ -64,14 +66,32 @@ impl Default for Options {
     }
 }
 
-/// A batch is never bounded to fewer intents than this by the time it takes: the fixed cost of a
-/// commit would otherwise shrink batches until there is nothing but fixed cost.
-const SMALLEST_BOUND: usize = 64;
-
 pub(crate) struct Lane {
     pub(crate) queue: Mutex<Queue>,
     pub(crate) work: Notify,
+    /// How many intents have to wait before it is worth to wake the lane: more than one while a
+    /// batch is under way, so that the next is not a small one.
+    pub(crate) wanted: AtomicUsize,
     pub(crate) metrics: LaneMetrics,
+    /// How many batches more lock their rows before they load them.
+    wary: AtomicU32,
+}
+
+/// After somebody else was met at the rows of a lane, this many batches lock before they load. A
+/// batch that finds its rows changed has worked for nothing, and one that finds them locked waits.
+const WARY: u32 = 64;
+
+impl Lane {
+    /// Whether a batch may load its rows without locking them.
+    pub(crate) fn trusts(&self) -> bool {
+        self.wary
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1))
+            .is_err()
+    }
+
+    pub(crate) fn beware(&self) {
+        self.wary.store(WARY, Ordering::Relaxed);
+    }
 }
 
 pub(crate) struct Inner {
@@ -103,6 +123,8 @@ impl Lanes {
             queue: Mutex::new(Queue::new(bounds)),
             work: Notify::new(),
             metrics: LaneMetrics::new(),
+            wanted: AtomicUsize::new(1),
+            wary: AtomicU32::new(0),
         });
         let inner = Arc::new(Inner {
             lanes: lanes.collect(),
@@ -115,7 +137,7 @@ impl Lanes {
             options,
         });
         for at in 0..inner.lanes.len() {
-            tokio::spawn(run(Arc::clone(&inner), at));
+            tokio::spawn(ahead::run(Arc::clone(&inner), at));
         }
         Self { inner }
     }
@@ -150,8 +172,11 @@ impl Lanes {
                 while let Some(intent) = intents.next_if(|next| self.inner.lane_of(next.tenant) == at) {
                     waiting.push(self.push(&mut queue, lane, intent, &mut full));
                 }
+                let enough = queue.waiting() >= lane.wanted.load(Ordering::Relaxed);
                 drop(queue);
-                lane.work.notify_one();
+                if enough {
+                    lane.work.notify_one();
+                }
             }
         }
         if waiting.iter().all(Result::is_err) {
@@ -289,40 +314,6 @@ impl Inner {
         if lane.queue.lock().put_aside(tenant, batch) {
             lane.metrics.detour();
             tokio::spawn(detour(Arc::clone(self), at, tenant));
-        }
-    }
-}
-
-/// The worker of one lane. Nothing waits on a timer: while one batch commits, the next gathers.
-async fn run(inner: Arc<Inner>, at: usize) {
-    let lane = inner.lane(at);
-    let most = inner.options.batch;
-    let mut bound = most.min(SMALLEST_BOUND);
-    loop {
-        let batch = lane.queue.lock().take(bound);
-        if batch.is_empty() {
-            lane.work.notified().await;
-            continue;
-        }
-        let size = batch.len();
-        let (start, committing) = (Instant::now(), lane.metrics.committing());
-        inner.land(at, batch, Wait::Skip).await;
-        let took = start.elapsed();
-        lane.metrics.batch(size, took);
-        // COMMIT waits for the disk, and that takes as long for a small batch: to count it would make
-        // batches smaller the slower the disk is.
-        let worked = took.saturating_sub(lane.metrics.committing() - committing);
-        // The bound follows the time batches take, slowly; a batch that was not full says little
-        // about larger ones.
-        if size * 2 > bound {
-            let fits = inner.options.batch_time.as_secs_f64() / worked.as_secs_f64().max(1e-6);
-            #[allow(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                clippy::cast_precision_loss
-            )]
-            let wanted = (size as f64 * fits.min(8.0)) as usize;
-            bound = ((bound * 3 + wanted) / 4).clamp(SMALLEST_BOUND.min(most), most);
         }
     }
 }

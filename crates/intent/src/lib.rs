@@ -8,6 +8,7 @@
 //!
 //! **Must not know** any kind: kinds register ([`Kinds`]).
 
+mod ahead;
 mod answer;
 mod attempt;
 mod batch;
@@ -16,6 +17,7 @@ mod error;
 mod generation;
 mod hash;
 mod intent;
+mod journal;
 mod key;
 mod kind;
 mod lane;
@@ -24,6 +26,7 @@ mod pipeline;
 mod queue;
 mod refs;
 mod reply;
+mod sheet;
 mod store;
 mod stub;
 mod table;
@@ -42,7 +45,7 @@ pub use refs::{Asks, Fact, Found, Name, Refs};
 pub use reply::{Outcome, Refusal, Reply};
 pub use store::ALL as STATEMENTS;
 pub use stub::Stub;
-pub use table::{AppendTable, Changes, Loaded, LockClass, Locked, Mode, Table, Wait};
+pub use table::{AppendTable, Changes, Keys, Loaded, LockClass, Mode, Table, Wait};
 
 /// Migrations of this crate, in order.
 pub const MIGRATIONS: &[(&str, &str)] = &[("intent/0001_stub", include_str!("../migrations/0001_stub.sql"))];

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::hash::Hash;
 
-use counterfoil_pg::{Error, Scope, TenantId, Tid, Tx};
+use counterfoil_pg::{Error, Scope, TenantId, Tx};
 use jiff::Timestamp;
 
 /// The order in which rows are locked everywhere: (class, tenant, row key).
@@ -45,8 +45,8 @@ pub enum Wait {
 pub struct Changes<'a, T: Table> {
     /// Rows that were there and changed: write the columns that can change.
     pub update: Vec<(TenantId, &'a T::Key, &'a T::Row)>,
-    /// Where the rows of `update` lie, one for one: this transaction has them locked.
-    pub places: Vec<Tid>,
+    /// What the rows of `update` were when they were loaded, one for one.
+    pub before: Vec<&'a T::Row>,
     /// Rows made by this transaction and now created: write every column.
     pub fill: Vec<(TenantId, &'a T::Key, &'a T::Row)>,
     /// Rows with an id of our own that nobody else can know: insert plainly.
@@ -55,8 +55,8 @@ pub struct Changes<'a, T: Table> {
     pub unmake: Vec<(TenantId, &'a T::Key)>,
 }
 
-/// Rows that a transaction has locked, with their places.
-pub type Locked<T> = Vec<(TenantId, <T as Table>::Key, Tid)>;
+/// Keys of rows.
+pub type Keys<T> = Vec<(TenantId, <T as Table>::Key)>;
 
 /// Rows as they are loaded.
 pub type Loaded<T> = Vec<(TenantId, <T as Table>::Key, <T as Table>::Row)>;
@@ -71,6 +71,25 @@ pub trait Table: Send + Sync + Sized + 'static {
     const NAME: &'static str;
     type Key: Clone + Ord + Hash + Send + Sync + std::fmt::Debug;
     type Row: Clone + Send + Sync + std::fmt::Debug;
+    /// Whether rows have a revision, a number that grows with every change of theirs.
+    ///
+    /// A batch that changes no rows but of such tables does not lock them first: it loads them, and
+    /// `save` updates only what still has the revision it was loaded with. That spares a locking
+    /// statement, which costs more than the update. Where two servers work on the same rows the
+    /// second finds another revision, and its lane locks for a while.
+    const REVISED: bool = false;
+
+    /// The revision of a row of a table that is [`Self::REVISED`].
+    fn revision(_row: &Self::Row) -> i64 {
+        0
+    }
+
+    /// A row that this lane has just committed, as loading it at `now` would give it; `None` where
+    /// only loading can tell. A batch is loaded while the one before it is under way, and takes
+    /// over what that one changes.
+    fn carried(_row: &Self::Row, _now: Timestamp) -> Option<Self::Row> {
+        None
+    }
 
     /// Makes the missing rows among `keys` (`INSERT … ORDER BY key ON CONFLICT DO NOTHING
     /// RETURNING`) with placeholder values, and returns the keys it made.
@@ -80,31 +99,46 @@ pub trait Table: Send + Sync + Sized + 'static {
         scope: &Scope,
         tx: &Tx,
         keys: &[(TenantId, Self::Key)],
-    ) -> impl Future<Output = Result<Vec<(TenantId, Self::Key)>, Error>> + Send {
+    ) -> impl Future<Output = Result<Keys<Self>, Error>> + Send {
         let _ = (scope, tx, keys);
         std::future::ready(Ok(Vec::new()))
     }
 
-    /// Locks the rows that exist, in key order, `FOR NO KEY UPDATE`, and returns those it locked,
-    /// with the place (`ctid`) of each. Nothing but locking happens in this statement: what it would
-    /// read is older than the lock.
+    /// Locks the rows that exist, in key order, `FOR NO KEY UPDATE`, and returns those it locked.
+    /// Nothing but locking happens in this statement: what it would read is older than the lock.
     fn lock(
         scope: &Scope,
         tx: &Tx,
         keys: &[(TenantId, Self::Key)],
         wait: Wait,
-    ) -> impl Future<Output = Result<Locked<Self>, Error>> + Send;
+    ) -> impl Future<Output = Result<Keys<Self>, Error>> + Send;
 
-    /// Loads the rows that exist, as of `now` (the database's clock, read after locking). A row that
-    /// this transaction has locked comes with its place, which is the cheaper way to find it.
+    /// Loads the rows that exist, as of `now`: the database's clock, read after locking.
     fn load(
         scope: &Scope,
         tx: &Tx,
-        keys: &[(TenantId, Self::Key, Option<Tid>)],
+        keys: &[(TenantId, Self::Key)],
         now: Timestamp,
     ) -> impl Future<Output = Result<Loaded<Self>, Error>> + Send;
 
-    /// Writes back what changed.
+    /// Locks rows that were loaded without a lock and did not change, so that what was decided by
+    /// them stays true until COMMIT. Must not wait (`SKIP LOCKED`): it comes after the updates of
+    /// `save`, so out of the locking order. [`Error::Stale`] where a row is held by somebody else or
+    /// no longer has the revision it was loaded with.
+    ///
+    /// Only tables that are [`Self::REVISED`] see it.
+    fn confirm(
+        scope: &Scope,
+        tx: &Tx,
+        rows: &[(TenantId, &Self::Key, &Self::Row)],
+    ) -> impl Future<Output = Result<(), Error>> + Send {
+        let _ = (scope, tx, rows);
+        std::future::ready(Ok(()))
+    }
+
+    /// Writes back what changed. A table that is [`Self::REVISED`] updates in the order of the keys,
+    /// which is then the locking order, and gives [`Error::Stale`] where a row no longer has the
+    /// revision it was loaded with.
     fn save(scope: &Scope, tx: &Tx, changes: &Changes<'_, Self>) -> impl Future<Output = Result<(), Error>> + Send;
 }
 

@@ -6,7 +6,7 @@ use counterfoil_intent::{
     Books, Changes, Context, Fields, Invalid, Kind, Kinds, LockClass, Mode, Needs, Outcome, Refs, Refusal, Reply,
     Table, Wait,
 };
-use counterfoil_pg::{Error, Scope, Sql, TenantId, Tid, Tx, Type};
+use counterfoil_pg::{Error, Scope, Sql, TenantId, Tx, Type};
 use jiff::Timestamp;
 use serde_json::value::RawValue;
 
@@ -35,28 +35,23 @@ impl Table for Counters {
         tx: &Tx,
         keys: &[(TenantId, String)],
         wait: Wait,
-    ) -> Result<Vec<(TenantId, String, Tid)>, Error> {
+    ) -> Result<Vec<(TenantId, String)>, Error> {
         let (tenants, names) = arrays(keys);
         let sql = match wait {
             Wait::Skip => &COUNTER_LOCK_SKIP,
             Wait::Queue => &COUNTER_LOCK,
         };
         let rows = tx.query(sql, &[&tenants, &names]).await?;
-        Ok(rows
-            .iter()
-            .map(|row| (TenantId(row.get(0)), row.get(1), row.get(2)))
-            .collect())
+        Ok(rows.iter().map(|row| (TenantId(row.get(0)), row.get(1))).collect())
     }
 
     async fn load(
         _: &Scope,
         tx: &Tx,
-        keys: &[(TenantId, String, Option<Tid>)],
+        keys: &[(TenantId, String)],
         _now: Timestamp,
     ) -> Result<Vec<(TenantId, String, Counter)>, Error> {
-        // By key. A hot table finds its locked rows by their places: see the ledger's balances.
-        let (tenants, names): (Vec<i64>, Vec<&str>) =
-            keys.iter().map(|(tenant, name, _)| (tenant.0, name.as_str())).unzip();
+        let (tenants, names) = arrays(keys);
         let rows = tx.query(&COUNTER_LOAD, &[&tenants, &names]).await?;
         Ok(rows
             .iter()
@@ -142,7 +137,7 @@ static COUNTER_MAKE: Sql = Sql {
 };
 static COUNTER_LOCK: Sql = Sql {
     name: "counter_lock",
-    text: "SELECT c.tenant_id, c.name, c.ctid
+    text: "SELECT c.tenant_id, c.name
         FROM unnest($1::bigint[], $2::text[]) AS u(tenant_id, name)
         JOIN counterfoil.example_counter AS c ON c.tenant_id = u.tenant_id AND c.name = u.name
         ORDER BY c.tenant_id, c.name FOR NO KEY UPDATE OF c",
@@ -150,7 +145,7 @@ static COUNTER_LOCK: Sql = Sql {
 };
 static COUNTER_LOCK_SKIP: Sql = Sql {
     name: "counter_lock_skip",
-    text: "SELECT c.tenant_id, c.name, c.ctid
+    text: "SELECT c.tenant_id, c.name
         FROM unnest($1::bigint[], $2::text[]) AS u(tenant_id, name)
         JOIN counterfoil.example_counter AS c ON c.tenant_id = u.tenant_id AND c.name = u.name
         ORDER BY c.tenant_id, c.name FOR NO KEY UPDATE OF c SKIP LOCKED",

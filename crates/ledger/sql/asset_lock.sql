@@ -1,4 +1,4 @@
-SELECT r.tenant_id, r.code, r.ctid
+SELECT r.tenant_id, r.code
   FROM unnest($1::bigint[], $2::text[]) AS u (tenant_id, code)
   JOIN counterfoil.ledger_asset AS r
     ON r.tenant_id = u.tenant_id AND r.code = u.code

@@ -17,7 +17,7 @@ SELECT b.tenant_id, b.account_id, b.asset, b.scale, b.posted, b.held, b.floor, b
             ORDER BY h.expires_at
             LIMIT 1
        ) ELSE b.next_expiry END AS following
-  FROM unnest($1::bigint[], $2::uuid[]) AS u (tenant_id, account_id)
+  FROM (SELECT unnest($1::bigint[]) AS tenant_id, unnest($2::uuid[]) AS account_id) AS u
   JOIN counterfoil.ledger_balance AS b
     ON b.tenant_id = u.tenant_id AND b.account_id = u.account_id
  WHERE b.version > 0

@@ -178,6 +178,21 @@ impl Balance {
         }
     }
 
+    /// The account as loading it at `now` would give it, after it has been stored. `None` where a hold
+    /// has expired since: only the holds themselves tell how much that was.
+    #[must_use]
+    pub fn carried(&self, now: Timestamp) -> Option<Self> {
+        let as_of = self.as_of.max(now);
+        if self.following.is_some_and(|next| next <= as_of) {
+            return None;
+        }
+        Some(Self {
+            next_expiry: self.stored_expiry(),
+            as_of,
+            ..*self
+        })
+    }
+
     /// Counts a hold that has been placed.
     pub(crate) fn expect_expiry(&mut self, expires_at: Option<Timestamp>) {
         if let Some(expires_at) = expires_at {

@@ -9,7 +9,7 @@ pub mod read;
 mod sources;
 mod transfers;
 
-use counterfoil_pg::{Error, Row, Sql, TenantId, Tid, Tx, Whole, statements};
+use counterfoil_pg::{Error, Row, Sql, TenantId, Tx, Whole, statements};
 
 pub use accounts::Accounts;
 pub use assets::Assets;
@@ -32,10 +32,11 @@ statements! {
     BALANCE_LOCK = "balance_lock" (INT8_ARRAY, UUID_ARRAY);
     BALANCE_LOCK_SKIP = "balance_lock_skip" (INT8_ARRAY, UUID_ARRAY);
     BALANCE_LOAD = "balance_load" (INT8_ARRAY, UUID_ARRAY, TIMESTAMPTZ);
-    BALANCE_LOAD_LOCKED = "balance_load_locked" (TID_ARRAY, TIMESTAMPTZ);
+    BALANCE_CONFIRM = "balance_confirm" (INT8_ARRAY, UUID_ARRAY, INT8_ARRAY);
+    BALANCE_POST = "balance_post" (INT8_ARRAY, UUID_ARRAY, NUMERIC_ARRAY, INT8_ARRAY, TIMESTAMPTZ_ARRAY, INT8_ARRAY);
     BALANCE_UPDATE = "balance_update" (
-        TID_ARRAY, NUMERIC_ARRAY, NUMERIC_ARRAY, NUMERIC_ARRAY, NUMERIC_ARRAY,
-        TIMESTAMPTZ_ARRAY, INT8_ARRAY, TIMESTAMPTZ_ARRAY, TIMESTAMPTZ_ARRAY,
+        INT8_ARRAY, UUID_ARRAY, NUMERIC_ARRAY, NUMERIC_ARRAY, NUMERIC_ARRAY, NUMERIC_ARRAY,
+        TIMESTAMPTZ_ARRAY, INT8_ARRAY, TIMESTAMPTZ_ARRAY, TIMESTAMPTZ_ARRAY, INT8_ARRAY,
     );
     BALANCE_FILL = "balance_fill" (
         INT8_ARRAY, UUID_ARRAY, NUMERIC_ARRAY, NUMERIC_ARRAY, NUMERIC_ARRAY, NUMERIC_ARRAY,
@@ -111,27 +112,6 @@ async fn keys<'a, K, A: counterfoil_pg::ToSql + Sync>(
     let (tenants, keys) = arrays(keys, column);
     let rows = tx.query(sql, &[&tenants, &keys]).await?;
     Ok(rows.iter().map(|row| (TenantId(row.get(0)), read(row))).collect())
-}
-
-/// Keys without their places, for tables that are found by key.
-fn unplaced<'a, K, A>(keys: &'a [(TenantId, K, Option<Tid>)], column: impl Fn(&'a K) -> A) -> (Vec<i64>, Vec<A>) {
-    keys.iter().map(|(tenant, key, _)| (tenant.0, column(key))).unzip()
-}
-
-/// Runs a locking statement, which answers with tenant, key and place.
-async fn locked<'a, K, A: counterfoil_pg::ToSql + Sync>(
-    tx: &Tx,
-    sql: &'static Sql,
-    keys: &'a [(TenantId, K)],
-    column: impl Fn(&'a K) -> A,
-    read: impl Fn(&Row) -> K,
-) -> Result<Vec<(TenantId, K, Tid)>, Error> {
-    let (tenants, keys) = arrays(keys, column);
-    let rows = tx.query(sql, &[&tenants, &keys]).await?;
-    Ok(rows
-        .iter()
-        .map(|row| (TenantId(row.get(0)), read(row), row.get(2)))
-        .collect())
 }
 
 fn whole(row: &Row, column: usize) -> i128 {

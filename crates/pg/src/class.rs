@@ -5,7 +5,8 @@ use tokio_postgres::error::{DbError, Severity};
 /// What to do after an error, by class (section "Failure classes" of `docs/ARCHITECTURE.md`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Class {
-    /// Run the whole transaction again after a jittered pause: `40001`, `40P01`, `55P03`.
+    /// Run the whole transaction again after a jittered pause: `40001`, `40P01`, `55P03`, and rows
+    /// that somebody else changed after they were loaded without a lock.
     Retry,
     /// Take another connection, then run it again: `57P01`–`57P03`, `25006`, `53300`, `08…`, and
     /// a connection lost before COMMIT was sent.

@@ -57,6 +57,10 @@ pub enum Error {
         given: usize,
     },
 
+    /// Rows that were loaded without a lock are not there any more as they were loaded.
+    #[error("statement {statement} found rows that somebody else has changed since they were loaded")]
+    Stale { statement: &'static str },
+
     #[error("statement {statement} gave {got} rows where {expected} was expected")]
     Rows {
         statement: &'static str,
@@ -133,6 +137,7 @@ impl Error {
             Self::Connect(error) => error.class(),
             Self::Swallowed { class, .. } => *class,
             Self::Lost => Class::Reconnect,
+            Self::Stale { .. } => Class::Retry,
             // A lost reply is nobody's reason to run anything again before it is resolved.
             Self::CommitLost { .. }
             | Self::Unknown { .. }

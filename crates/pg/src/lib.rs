@@ -22,7 +22,6 @@ mod retry;
 mod scope;
 mod settings;
 mod sql;
-mod tid;
 mod tls;
 #[allow(clippy::disallowed_methods)]
 mod tx;
@@ -38,7 +37,6 @@ pub use retry::Backoff;
 pub use scope::{Scope, TenantId};
 pub use settings::{Pooler, Role, Settings};
 pub use sql::Sql;
-pub use tid::Tid;
 pub use tls::{Tls, TlsMode};
 pub use tx::{CommitError, Tx};
 pub use whole::{OutOfRange, Whole};

@@ -38,15 +38,18 @@ async fn a_swallowed_failure_cannot_commit(cluster: Cluster) {
 async fn of_pipelined_failures_the_first_is_named(cluster: Cluster) {
     static BROKEN: &Sql = &Sql {
         name: "broken",
-        text: "SELECT 1 / 0",
+        text: "SELECT 1 / (pg_advisory_xact_lock(7) IS NULL)::int",
         params: &[],
     };
     let db = cluster.database().await;
     let tx = db.database.pool(Role::App).begin(&ONE).await.unwrap();
-    // The second fails only because the first did (25P02), and is heard of first.
+    // The second fails only because the first did (25P02), and is heard of first. The first waits for
+    // a lock until then, or its failure might be there as soon as it is sent.
     {
+        db.admin.batch_execute("SELECT pg_advisory_lock(7)").await.unwrap();
         let mut first = Box::pin(tx.query(BROKEN, &[]));
         assert!(futures_util::poll!(first.as_mut()).is_pending());
+        db.admin.batch_execute("SELECT pg_advisory_unlock(7)").await.unwrap();
         let echo = tx.query(THING_LIST, &[]).await.expect_err("in a failed transaction");
         assert_eq!(echo.sqlstate(), Some("25P02"));
         first.await.expect_err("division by zero");

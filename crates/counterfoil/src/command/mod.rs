@@ -39,7 +39,7 @@ pub(crate) fn pg_settings(settings: &Settings, place: &Place, roles: &Roles) -> 
     pg.pooler = settings.pooler;
     pg.tls = settings.tls.clone();
     pg.pool_size
-        .insert(Role::Lane, settings.lanes.lanes + settings.lanes.detours + 1);
+        .insert(Role::Lane, 3 * settings.lanes.lanes + settings.lanes.detours + 1);
     pg
 }
 

@@ -11,14 +11,15 @@ use super::{scope, session, with_generations};
 
 /// By name, and whether its plan has a filter of the policy to be looked at. (What an INSERT checks
 /// is in no plan.)
-const HOT: [(&str, bool); 11] = [
+const HOT: [(&str, bool); 12] = [
     ("stub_find", true),
     ("stub_find_any", true),
     ("stub_insert", false),
     ("balance_lock", true),
     ("balance_lock_skip", true),
     ("balance_load", true),
-    ("balance_load_locked", true),
+    ("balance_confirm", true),
+    ("balance_post", true),
     ("balance_update", true),
     ("balance_make", false),
     ("entry_insert", false),

@@ -1,10 +1,10 @@
 //! Assets in books.
 
 use counterfoil_intent::{Changes, LockClass, Table, Wait};
-use counterfoil_pg::{Error, Row, Scope, TenantId, Tid, Tx};
+use counterfoil_pg::{Error, Row, Scope, TenantId, Tx};
 use jiff::Timestamp;
 
-use super::{ASSET_FILL, ASSET_LOAD, ASSET_LOCK, ASSET_LOCK_SKIP, ASSET_MAKE, ASSET_UNMAKE, unplaced};
+use super::{ASSET_FILL, ASSET_LOAD, ASSET_LOCK, ASSET_LOCK_SKIP, ASSET_MAKE, ASSET_UNMAKE, arrays};
 use crate::asset::{Asset, AssetCode};
 
 #[derive(Debug)]
@@ -29,21 +29,21 @@ impl Table for Assets {
         tx: &Tx,
         keys: &[(TenantId, AssetCode)],
         wait: Wait,
-    ) -> Result<Vec<(TenantId, AssetCode, Tid)>, Error> {
+    ) -> Result<Vec<(TenantId, AssetCode)>, Error> {
         let sql = match wait {
             Wait::Skip => ASSET_LOCK_SKIP,
             Wait::Queue => ASSET_LOCK,
         };
-        super::locked(tx, sql, keys, AssetCode::as_str, |row| code(row, 1)).await
+        super::keys(tx, sql, keys, AssetCode::as_str, |row| code(row, 1)).await
     }
 
     async fn load(
         _: &Scope,
         tx: &Tx,
-        keys: &[(TenantId, AssetCode, Option<Tid>)],
+        keys: &[(TenantId, AssetCode)],
         _: Timestamp,
     ) -> Result<Vec<(TenantId, AssetCode, Asset)>, Error> {
-        let (tenants, codes) = unplaced(keys, AssetCode::as_str);
+        let (tenants, codes) = arrays(keys, AssetCode::as_str);
         let rows = tx.query(ASSET_LOAD, &[&tenants, &codes]).await?;
         let asset = |row: &Row| Asset {
             scale: super::scale(row, 2),

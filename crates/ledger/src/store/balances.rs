@@ -1,12 +1,12 @@
 //! Balances in books: the hot rows.
 
 use counterfoil_intent::{Changes, LockClass, Table, Wait};
-use counterfoil_pg::{Error, Row, Scope, TenantId, Tid, ToSql, Tx, Whole};
+use counterfoil_pg::{Error, Row, Scope, Sql, TenantId, ToSql, Tx, Whole};
 use jiff::Timestamp;
 
 use super::{
-    BALANCE_FILL, BALANCE_LOAD, BALANCE_LOAD_LOCKED, BALANCE_LOCK, BALANCE_LOCK_SKIP, BALANCE_MAKE, BALANCE_UNMAKE,
-    BALANCE_UPDATE, optional_whole, whole,
+    BALANCE_CONFIRM, BALANCE_FILL, BALANCE_LOAD, BALANCE_LOCK, BALANCE_LOCK_SKIP, BALANCE_MAKE, BALANCE_POST,
+    BALANCE_UNMAKE, BALANCE_UPDATE, arrays, optional_whole, whole,
 };
 use crate::account::{AccountId, Balance};
 use crate::asset::AssetCode;
@@ -37,11 +37,29 @@ fn balance(row: &Row, now: Timestamp) -> Balance {
     }
 }
 
+/// Every row must still have the version it was loaded with: an update of another would be lost.
+fn all_there(sql: &'static Sql, expected: usize, got: u64) -> Result<(), Error> {
+    if got == expected as u64 {
+        Ok(())
+    } else {
+        Err(Error::Stale { statement: sql.name })
+    }
+}
+
 impl Table for Balances {
     const CLASS: LockClass = LockClass::Account;
     const NAME: &'static str = "ledger_balance";
     type Key = AccountId;
     type Row = Balance;
+    const REVISED: bool = true;
+
+    fn revision(balance: &Balance) -> i64 {
+        balance.version
+    }
+
+    fn carried(balance: &Balance, now: Timestamp) -> Option<Balance> {
+        balance.carried(now)
+    }
 
     async fn make(_: &Scope, tx: &Tx, keys: &[(TenantId, AccountId)]) -> Result<Vec<(TenantId, AccountId)>, Error> {
         super::keys(tx, BALANCE_MAKE, keys, |id| id.0, id).await
@@ -52,52 +70,40 @@ impl Table for Balances {
         tx: &Tx,
         keys: &[(TenantId, AccountId)],
         wait: Wait,
-    ) -> Result<Vec<(TenantId, AccountId, Tid)>, Error> {
+    ) -> Result<Vec<(TenantId, AccountId)>, Error> {
         let sql = match wait {
             Wait::Skip => BALANCE_LOCK_SKIP,
             Wait::Queue => BALANCE_LOCK,
         };
-        super::locked(tx, sql, keys, |id| id.0, id).await
+        super::keys(tx, sql, keys, |id| id.0, id).await
     }
 
     async fn load(
         _: &Scope,
         tx: &Tx,
-        keys: &[(TenantId, AccountId, Option<Tid>)],
+        keys: &[(TenantId, AccountId)],
         now: Timestamp,
     ) -> Result<Vec<(TenantId, AccountId, Balance)>, Error> {
-        let places: Vec<Tid> = keys.iter().filter_map(|(.., place)| *place).collect();
-        let mut rows = Vec::new();
-        if !places.is_empty() {
-            rows = tx.query(BALANCE_LOAD_LOCKED, &[&places, &now]).await?;
-        }
-        if places.len() < keys.len() {
-            let others = keys.iter().filter(|(.., place)| place.is_none());
-            let (tenants, ids): (Vec<i64>, Vec<_>) = others.map(|(tenant, id, _)| (tenant.0, id.0)).unzip();
-            rows.extend(tx.query(BALANCE_LOAD, &[&tenants, &ids, &now]).await?);
-        }
+        let (tenants, ids) = arrays(keys, |id| id.0);
+        let rows = tx.query(BALANCE_LOAD, &[&tenants, &ids, &now]).await?;
         Ok(rows
             .iter()
             .map(|row| (TenantId(row.get(0)), id(row), balance(row, now)))
             .collect())
     }
 
+    async fn confirm(_: &Scope, tx: &Tx, rows: &[(TenantId, &AccountId, &Balance)]) -> Result<(), Error> {
+        let tenants: Vec<_> = rows.iter().map(|(tenant, ..)| tenant.0).collect();
+        let ids: Vec<_> = rows.iter().map(|(_, id, _)| id.0).collect();
+        let versions: Vec<_> = rows.iter().map(|(.., balance)| balance.version).collect();
+        let locked = tx.query(BALANCE_CONFIRM, &[&tenants, &ids, &versions]).await?;
+        all_there(BALANCE_CONFIRM, rows.len(), locked.len() as u64)
+    }
+
     async fn save(_: &Scope, tx: &Tx, changes: &Changes<'_, Self>) -> Result<(), Error> {
         assert!(changes.insert.is_empty(), "the id of an account is never fresh");
         if !changes.update.is_empty() {
-            let columns = Columns::of(&changes.update);
-            let mut params: Vec<&(dyn ToSql + Sync)> = vec![&changes.places];
-            params.extend(&columns.params()[2..]);
-            let written = tx.execute(BALANCE_UPDATE, &params).await?;
-            if written != changes.places.len() as u64 {
-                // A row that is not where its lock said would be an update lost.
-                let got = usize::try_from(written).unwrap_or(usize::MAX);
-                return Err(Error::Rows {
-                    statement: BALANCE_UPDATE.name,
-                    expected: "every locked row",
-                    got,
-                });
-            }
+            update(tx, changes).await?;
         }
         if !changes.fill.is_empty() {
             let columns = Columns::of(&changes.fill);
@@ -123,6 +129,34 @@ impl Table for Balances {
         }
         Ok(())
     }
+}
+
+async fn update(tx: &Tx, changes: &Changes<'_, Balances>) -> Result<(), Error> {
+    let loaded: Vec<_> = changes.before.iter().map(|before| before.version).collect();
+    let posted_only = changes.update.iter().zip(&changes.before).all(|((.., now), before)| {
+        now.held == before.held
+            && now.floor == before.floor
+            && now.ceiling == before.ceiling
+            && now.closed_at == before.closed_at
+            && now.stored_expiry() == before.next_expiry
+    });
+    // One statement for all rows: two would lock them in another order than that of their keys.
+    let (sql, written) = if posted_only {
+        let rows = &changes.update;
+        let tenants: Vec<_> = rows.iter().map(|(tenant, ..)| tenant.0).collect();
+        let ids: Vec<_> = rows.iter().map(|(_, id, _)| id.0).collect();
+        let posted: Vec<_> = rows.iter().map(|(.., balance)| Whole(balance.posted)).collect();
+        let versions: Vec<_> = rows.iter().map(|(.., balance)| balance.version).collect();
+        let changed: Vec<_> = rows.iter().map(|(.., balance)| balance.changed_at).collect();
+        let params: [&(dyn ToSql + Sync); 6] = [&tenants, &ids, &posted, &versions, &changed, &loaded];
+        (BALANCE_POST, tx.execute(BALANCE_POST, &params).await?)
+    } else {
+        let columns = Columns::of(&changes.update);
+        let mut params: Vec<&(dyn ToSql + Sync)> = columns.params().into();
+        params.push(&loaded);
+        (BALANCE_UPDATE, tx.execute(BALANCE_UPDATE, &params).await?)
+    };
+    all_there(sql, changes.update.len(), written)
 }
 
 /// The columns that change.

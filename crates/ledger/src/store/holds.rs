@@ -1,11 +1,11 @@
 //! Holds in books.
 
 use counterfoil_intent::{Changes, Fact, LockClass, Table, Wait};
-use counterfoil_pg::{Error, Row, Scope, TenantId, Tid, Tx, Whole};
+use counterfoil_pg::{Error, Row, Scope, TenantId, Tx, Whole};
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::{HOLD_ACCOUNTS, HOLD_INSERT, HOLD_LOAD, HOLD_LOCK, HOLD_LOCK_SKIP, HOLD_UPDATE, arrays, unplaced, whole};
+use super::{HOLD_ACCOUNTS, HOLD_INSERT, HOLD_LOAD, HOLD_LOCK, HOLD_LOCK_SKIP, HOLD_UPDATE, arrays, whole};
 use crate::account::AccountId;
 use crate::hold::{HoldRow, HoldState};
 
@@ -39,26 +39,21 @@ impl Table for Holds {
     type Key = Uuid;
     type Row = HoldRow;
 
-    async fn lock(
-        _: &Scope,
-        tx: &Tx,
-        keys: &[(TenantId, Uuid)],
-        wait: Wait,
-    ) -> Result<Vec<(TenantId, Uuid, Tid)>, Error> {
+    async fn lock(_: &Scope, tx: &Tx, keys: &[(TenantId, Uuid)], wait: Wait) -> Result<Vec<(TenantId, Uuid)>, Error> {
         let sql = match wait {
             Wait::Skip => HOLD_LOCK_SKIP,
             Wait::Queue => HOLD_LOCK,
         };
-        super::locked(tx, sql, keys, |id| *id, |row| row.get(1)).await
+        super::keys(tx, sql, keys, |id| *id, |row| row.get(1)).await
     }
 
     async fn load(
         _: &Scope,
         tx: &Tx,
-        keys: &[(TenantId, Uuid, Option<Tid>)],
+        keys: &[(TenantId, Uuid)],
         _: Timestamp,
     ) -> Result<Vec<(TenantId, Uuid, HoldRow)>, Error> {
-        let (tenants, ids) = unplaced(keys, |id| *id);
+        let (tenants, ids) = arrays(keys, |id| *id);
         let rows = tx.query(HOLD_LOAD, &[&tenants, &ids]).await?;
         Ok(rows
             .iter()

@@ -1,10 +1,10 @@
 //! Source keys of imports, in books.
 
 use counterfoil_intent::{Changes, LockClass, Table, Wait};
-use counterfoil_pg::{Error, Row, Scope, TenantId, Tid, Tx};
+use counterfoil_pg::{Error, Row, Scope, TenantId, Tx};
 use jiff::Timestamp;
 
-use super::{SOURCE_FILL, SOURCE_LOAD, SOURCE_LOCK, SOURCE_LOCK_SKIP, SOURCE_MAKE, SOURCE_UNMAKE, unplaced};
+use super::{SOURCE_FILL, SOURCE_LOAD, SOURCE_LOCK, SOURCE_LOCK_SKIP, SOURCE_MAKE, SOURCE_UNMAKE, arrays};
 use crate::source::Source;
 
 #[derive(Debug)]
@@ -43,21 +43,21 @@ impl Table for Sources {
         tx: &Tx,
         keys: &[(TenantId, Box<str>)],
         wait: Wait,
-    ) -> Result<Vec<(TenantId, Box<str>, Tid)>, Error> {
+    ) -> Result<Vec<(TenantId, Box<str>)>, Error> {
         let sql = match wait {
             Wait::Skip => SOURCE_LOCK_SKIP,
             Wait::Queue => SOURCE_LOCK,
         };
-        super::locked(tx, sql, keys, |key| &**key, key).await
+        super::keys(tx, sql, keys, |key| &**key, key).await
     }
 
     async fn load(
         _: &Scope,
         tx: &Tx,
-        keys: &[(TenantId, Box<str>, Option<Tid>)],
+        keys: &[(TenantId, Box<str>)],
         _: Timestamp,
     ) -> Result<Vec<(TenantId, Box<str>, Source)>, Error> {
-        let (tenants, sources) = unplaced(keys, |key| &**key);
+        let (tenants, sources) = arrays(keys, |key| &**key);
         let rows = tx.query(SOURCE_LOAD, &[&tenants, &sources]).await?;
         Ok(rows
             .iter()

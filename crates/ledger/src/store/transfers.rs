@@ -1,13 +1,13 @@
 //! Transfers in books, and the entries appended with them.
 
 use counterfoil_intent::{AppendTable, Changes, Fact, LockClass, Table, Wait};
-use counterfoil_pg::{Error, Row, Scope, TenantId, Tid, Tx, Whole};
+use counterfoil_pg::{Error, Row, Scope, TenantId, Tx, Whole};
 use jiff::Timestamp;
 use uuid::Uuid;
 
 use super::{
     ENTRY_INSERT, TRANSFER_ACCOUNTS, TRANSFER_INSERT, TRANSFER_LOAD, TRANSFER_LOCK, TRANSFER_LOCK_SKIP,
-    TRANSFER_UPDATE, arrays, unplaced,
+    TRANSFER_UPDATE, arrays,
 };
 use crate::account::AccountId;
 use crate::posting::{About, Entry, Line, TransferRow};
@@ -54,26 +54,21 @@ impl Table for Transfers {
     type Key = Uuid;
     type Row = TransferRow;
 
-    async fn lock(
-        _: &Scope,
-        tx: &Tx,
-        keys: &[(TenantId, Uuid)],
-        wait: Wait,
-    ) -> Result<Vec<(TenantId, Uuid, Tid)>, Error> {
+    async fn lock(_: &Scope, tx: &Tx, keys: &[(TenantId, Uuid)], wait: Wait) -> Result<Vec<(TenantId, Uuid)>, Error> {
         let sql = match wait {
             Wait::Skip => TRANSFER_LOCK_SKIP,
             Wait::Queue => TRANSFER_LOCK,
         };
-        super::locked(tx, sql, keys, |id| *id, |row| row.get(1)).await
+        super::keys(tx, sql, keys, |id| *id, |row| row.get(1)).await
     }
 
     async fn load(
         _: &Scope,
         tx: &Tx,
-        keys: &[(TenantId, Uuid, Option<Tid>)],
+        keys: &[(TenantId, Uuid)],
         _: Timestamp,
     ) -> Result<Vec<(TenantId, Uuid, TransferRow)>, Error> {
-        let (tenants, ids) = unplaced(keys, |id| *id);
+        let (tenants, ids) = arrays(keys, |id| *id);
         let rows = tx.query(TRANSFER_LOAD, &[&tenants, &ids]).await?;
         Ok(rows
             .iter()
@@ -173,6 +168,9 @@ impl AppendTable for Entries {
     type Row = Entry;
 
     async fn insert(_: &Scope, tx: &Tx, rows: &[(TenantId, Entry)]) -> Result<(), Error> {
+        // In the order of the key: neighbours in the index are found in the cache.
+        let mut rows: Vec<_> = rows.iter().collect();
+        rows.sort_unstable_by_key(|(tenant, entry)| (*tenant, entry.account, entry.version));
         let tenants: Vec<_> = rows.iter().map(|(tenant, _)| tenant.0).collect();
         let accounts: Vec<_> = rows.iter().map(|(_, entry)| entry.account.0).collect();
         let versions: Vec<_> = rows.iter().map(|(_, entry)| entry.version).collect();
