@@ -361,24 +361,23 @@ impl Worker {
     }
 
     async fn recover(&mut self, first: Option<Came>, next: &mut Vec<Pending>) {
+        // All of them first: those behind may have rows locked until they have rolled back.
+        let mut came: Vec<_> = first.into_iter().collect();
+        while let Some(mut landing) = self.landing.pop_front() {
+            landing.wait().await;
+            came.extend(landing.came);
+        }
         let mut held = Vec::new();
-        let mut came = first;
-        loop {
+        for came in came {
             match came {
-                Some(Came::Landed { held: more, .. }) => held.extend(more),
-                Some(Came::Stopped(batch, miss)) => {
+                Came::Landed { held: more, .. } => held.extend(more),
+                Came::Stopped(batch, miss) => {
                     let rest = behind(&mut held, batch);
                     // What was missed was missed by all of the batch.
                     let miss = miss.filter(|_| held.is_empty());
                     held.extend(self.inner.bring_down(self.at, rest, Wait::Skip, miss).await);
                 }
-                None => {}
             }
-            let Some(mut landing) = self.landing.pop_front() else {
-                break;
-            };
-            landing.wait().await;
-            came = landing.came;
         }
         *next = behind(&mut held, std::mem::take(next));
         self.inner.put_all_aside(self.at, held);

@@ -57,6 +57,12 @@ impl From<Miss> for Stop {
     }
 }
 
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Self::Missed(error.into())
+    }
+}
+
 impl From<Error> for Miss {
     fn from(error: Error) -> Self {
         Self {
@@ -329,69 +335,82 @@ impl<'a> Attempt<'a> {
     }
 
     /// Steps 4 to 6: apply, write back, commit.
-    pub(crate) async fn land(mut self, tx: Tx, mut ready: Box<Ready>, turn: &mut Turn) -> Result<Landed, Stop> {
+    pub(crate) async fn land(mut self, tx: Tx, ready: Box<Ready>, turn: &mut Turn) -> Result<Landed, Stop> {
+        let (held, unlocked) = (ready.held.clone(), ready.unlocked);
+        let (stubs, worked) = match self.write_back(&tx, ready, turn).await {
+            Ok(written) => written,
+            Err(stop) => {
+                // To its end: whoever comes next must not meet the locks of this transaction.
+                tx.rollback().await;
+                return Err(match stop {
+                    Stop::Missed(miss) => Stop::Missed(Miss { unlocked, ..miss }),
+                    Stop::Behind => Stop::Behind,
+                });
+            }
+        };
+        if stubs.is_empty() {
+            // Nothing came of it, so nothing stays: least of all the blanks that were made for it.
+            tx.rollback().await;
+        } else {
+            self.commit(tx).await?;
+        }
+        self.ended
+            .extend(stubs.into_iter().map(|(i, stub)| (i, Answer::First(stub))));
+        Ok(Landed {
+            ended: self.ended,
+            held,
+            worked,
+        })
+    }
+
+    /// As far as COMMIT, each step when its turn comes. Returns the stubs, and how long it worked.
+    async fn write_back(
+        &mut self,
+        tx: &Tx,
+        mut ready: Box<Ready>,
+        turn: &mut Turn,
+    ) -> Result<(Vec<(usize, Stub)>, Duration), Stop> {
         for before in turn.applied().await? {
             if !ready.books.carry(&before, ready.now) {
-                tx.rollback().await;
                 return Err(Stop::Behind);
             }
         }
         let start = Instant::now();
         let stubs = self.apply(&mut ready);
+        let mut worked = start.elapsed();
         let books = Arc::new(ready.books);
         turn.apply(Arc::clone(&books));
-        let mut worked = start.elapsed();
         if stubs.is_empty() {
-            // Nothing came of it, so nothing stays: least of all the blanks that were made for it.
-            tx.rollback().await;
             turn.ended().await?;
-            return Ok(Landed {
-                ended: self.ended,
-                held: ready.held,
-                worked,
-            });
+            return Ok((stubs, worked));
         }
         turn.written().await?;
         let start = Instant::now();
-        if let Err(error) = self.write(&tx, &books, &stubs, ready.now, ready.unlocked, turn).await {
-            tx.rollback().await;
-            return Err(Stop::Missed(Miss {
-                unlocked: ready.unlocked,
-                ..error.into()
-            }));
-        }
+        self.write(tx, &books, &stubs, ready.now, ready.unlocked, turn).await?;
         worked += start.elapsed();
         turn.ended().await?;
-        // Only now that the batch before has let go of its rows: this must not wait for it.
-        if let Err(error) = books.confirm(&self.scope, &tx).await {
-            tx.rollback().await;
-            return Err(Stop::Missed(Miss {
-                unlocked: ready.unlocked,
-                ..error.into()
-            }));
-        }
+        // Only now that the batch before has let go of its rows: this does not wait for anybody.
+        books.confirm(&self.scope, tx).await?;
+        Ok((stubs, worked))
+    }
+
+    async fn commit(&self, tx: Tx) -> Result<(), Miss> {
         let metrics = &self.inner.lane(self.at).metrics;
         let start = Instant::now();
         match tx.commit().await {
             Ok(()) => {
                 metrics.commit(start.elapsed());
                 metrics.verdict(Verdict::Committed);
+                Ok(())
             }
             Err(error) => {
                 metrics.verdict(error.verdict);
-                return Err(Stop::Missed(Miss {
+                Err(Miss {
                     verdict: error.verdict,
                     ..error.source.into()
-                }));
+                })
             }
         }
-        self.ended
-            .extend(stubs.into_iter().map(|(i, stub)| (i, Answer::First(stub))));
-        Ok(Landed {
-            ended: self.ended,
-            held: ready.held,
-            worked,
-        })
     }
 
     /// Writes back rows and stubs, pipelined: rows first, since that is what locks those that were

@@ -182,7 +182,7 @@ impl Balance {
     /// has expired since: only the holds themselves tell how much that was.
     #[must_use]
     pub fn carried(&self, now: Timestamp) -> Option<Self> {
-        let as_of = self.as_of.max(now);
+        let as_of = self.as_of.max(self.changed_at).max(now);
         if self.following.is_some_and(|next| next <= as_of) {
             return None;
         }

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 pub struct Ledger {
     pub test: TestDatabase,
     pub admin: Client,
+    looks: Client,
     pub kinds: Kinds,
     pub db: Database,
     pub lanes: Lanes,
@@ -80,10 +81,11 @@ impl Ledger {
         let mut kinds = Kinds::new();
         counterfoil_ledger::register(&mut kinds);
         let lanes = lanes(&db, &kinds).await;
-        let (admin, tenant) = (test.admin().await, test.tenant("one").await);
+        let (admin, looks, tenant) = (test.admin().await, test.admin().await, test.tenant("one").await);
         Self {
             test,
             admin,
+            looks,
             kinds,
             db,
             lanes,
@@ -190,7 +192,9 @@ impl Ledger {
 
     #[allow(clippy::disallowed_methods, reason = "a look from outside")]
     pub async fn count(&self, sql: &str) -> i64 {
-        self.admin
+        // Not the connection of `outside`: in a transaction pg_stat_activity always shows what it
+        // showed at the first look.
+        self.looks
             .query_one(sql, &[])
             .await
             .unwrap_or_else(|error| panic!("{sql}: {error:?}"))

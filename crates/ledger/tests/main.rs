@@ -2,6 +2,7 @@
 //!
 //! Those of `codes`, `model` and `pure` need no database; the others do.
 
+mod ahead;
 mod cases;
 mod checker;
 mod codes;
