@@ -167,7 +167,7 @@ impl Kinds {
     }
 
     fn effect(&self, limits: Limits, kind: &str, body: &RawValue, at: &str) -> Result<Effect, Invalid> {
-        let Some(kind) = self.get(kind) else {
+        let Some(kind) = self.get(kind).filter(|kind| kind.public()) else {
             return Err(Invalid::new(
                 "kind_unknown",
                 "kind",

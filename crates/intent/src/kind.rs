@@ -24,6 +24,8 @@ use crate::table::{AppendTable, Mode, Table};
 pub trait Kind: Send + Sync + 'static {
     /// As it is written in requests: `ledger.transfer`.
     const NAME: &'static str;
+    /// Whether callers may send it. Those that only our own workers make are unknown to callers.
+    const PUBLIC: bool = true;
     type Body: Send + Sync + 'static;
 
     /// Reads and checks the body: everything that can be known without the database.
@@ -109,6 +111,7 @@ impl Context {
 /// A kind with its body's type erased.
 pub(crate) trait AnyKind: Send + Sync {
     fn name(&self) -> &'static str;
+    fn public(&self) -> bool;
     fn parse(&self, raw: &RawValue) -> Result<Box<dyn Any + Send + Sync>, Invalid>;
     fn fields(&self, body: &dyn Any, fields: &mut Fields);
     fn refs(&self, body: &dyn Any, asks: &mut Asks);
@@ -125,6 +128,9 @@ fn body<K: Kind>(body: &dyn Any) -> &K::Body {
 impl<K: Kind> AnyKind for KindOf<K> {
     fn name(&self) -> &'static str {
         K::NAME
+    }
+    fn public(&self) -> bool {
+        K::PUBLIC
     }
     fn parse(&self, raw: &RawValue) -> Result<Box<dyn Any + Send + Sync>, Invalid> {
         Ok(Box::new(K::parse(raw)?))
@@ -184,10 +190,11 @@ impl Kinds {
         self
     }
 
-    /// The names of all kinds, sorted.
+    /// The names of the kinds that callers may send, sorted.
     #[must_use]
     pub fn names(&self) -> Vec<&'static str> {
-        let mut names: Vec<_> = self.kinds.keys().copied().collect();
+        let public = self.kinds.values().filter(|kind| kind.public());
+        let mut names: Vec<_> = public.map(|kind| kind.name()).collect();
         names.sort_unstable();
         names
     }

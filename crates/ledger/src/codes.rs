@@ -10,7 +10,6 @@ macro_rules! codes {
 
 codes! {
     // Known without the database: 400, no stub.
-    KIND_INTERNAL = "kind_internal";
     TRANSFER_SHAPE = "transfer_shape";
     LEGS_COUNT = "legs_count";
     NAME_SHAPE = "name_shape";

@@ -32,21 +32,18 @@ pub fn key(hold: Uuid, pass: Timestamp) -> Key {
     Key::Internal(format!("ledger.expire:{hold}:{}", pass.as_microsecond()).into())
 }
 
-/// What an internal kind says to a body that was sent.
-pub(crate) fn internal() -> Invalid {
-    Invalid::new(
-        codes::KIND_INTERNAL,
-        "",
-        "intents of this kind are made by Counterfoil itself",
-    )
+/// A kind that is not public is unknown to callers, so nobody ever asks it to read a body.
+pub(crate) fn not_public() -> Invalid {
+    Invalid::new("kind_unknown", "kind", "there is no kind of that name")
 }
 
 impl Kind for Expire {
     const NAME: &'static str = "ledger.expire";
+    const PUBLIC: bool = false;
     type Body = ExpireBody;
 
     fn parse(_: &RawValue) -> Result<Self::Body, Invalid> {
-        Err(internal())
+        Err(not_public())
     }
 
     fn fields(body: &Self::Body, fields: &mut Fields) {

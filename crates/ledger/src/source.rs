@@ -15,7 +15,7 @@ use crate::amount::Decimal;
 use crate::asset::AssetCode;
 use crate::codes;
 use crate::draft::{At, Drafts};
-use crate::expire::internal;
+use crate::expire::not_public;
 use crate::outcome::outcome;
 use crate::posting::{About, post};
 use crate::store::{Balances, Sources};
@@ -102,10 +102,11 @@ fn asset_bytes(assets: &[AssetCode]) -> Vec<u8> {
 
 impl Kind for Import {
     const NAME: &'static str = "ledger.import";
+    const PUBLIC: bool = false;
     type Body = ImportBody;
 
     fn parse(_: &RawValue) -> Result<Self::Body, Invalid> {
-        Err(internal())
+        Err(not_public())
     }
 
     fn fields(body: &Self::Body, fields: &mut Fields) {
