@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-use crate::binaries::{Binaries, children};
+use crate::binaries::{Binaries, OLDEST, children};
 use crate::command::{Output, pause, run, tool};
 use crate::error::{Error, Result};
 use crate::lock::Lock;
@@ -119,7 +119,13 @@ pub(crate) fn fetch(cache: &Path, progress: &dyn Fn(&str)) -> Result<Binaries> {
         }
     }
     match apt_install(progress) {
-        Ok(true) => return Binaries::find(None),
+        Ok(true) => match Binaries::find(None) {
+            Ok(found) => return Ok(found),
+            // That sentence would tell to install what was just installed.
+            Err(_) => reasons.push(format!(
+                "apt: Debian's package brought none of version {OLDEST} or newer"
+            )),
+        },
         Ok(false) => {}
         Err(Refusal(reason)) => reasons.push(format!("apt: {reason}")),
     }
@@ -352,6 +358,11 @@ fn chmod(path: &Path, mode: u32) -> io::Result<()> {
     fs::set_permissions(path, fs::Permissions::from_mode(mode))
 }
 
+/// For apt-get, which should not be killed while dpkg is at work; and this long it waits for another
+/// apt, such as the one that brings a fresh machine up to date.
+const APT_LIMIT: Duration = Duration::from_secs(1800);
+const APT_WAITS: &str = "DPkg::Lock::Timeout=300";
+
 /// The last way: Debian's own package, as root. Debian's scripts also start a server of their own
 /// on port 5432; to stop that is the business of whoever runs the machine.
 fn apt_install(progress: &dyn Fn(&str)) -> std::result::Result<bool, Refusal> {
@@ -360,7 +371,8 @@ fn apt_install(progress: &dyn Fn(&str)) -> std::result::Result<bool, Refusal> {
     }
     let apt = || {
         let mut apt = tool("apt-get");
-        apt.env("DEBIAN_FRONTEND", "noninteractive").arg("-qq");
+        apt.env("DEBIAN_FRONTEND", "noninteractive")
+            .args(["-qq", "-o", APT_WAITS]);
         apt
     };
     if run(apt().arg("--version"), LIMIT)?.is_none() {
@@ -370,7 +382,7 @@ fn apt_install(progress: &dyn Fn(&str)) -> std::result::Result<bool, Refusal> {
     let install = || {
         run(
             apt().args(["install", "-y", "--no-install-recommends", "postgresql"]),
-            LIMIT,
+            APT_LIMIT,
         )
     };
     let succeeded = |output: &Output| output.status.success();
@@ -378,7 +390,8 @@ fn apt_install(progress: &dyn Fn(&str)) -> std::result::Result<bool, Refusal> {
         return Ok(true);
     }
     // On a fresh image the lists are not there yet.
-    run(apt().arg("update"), LIMIT)?;
+    progress("fetching Debian's lists of packages first");
+    run(apt().arg("update"), APT_LIMIT)?;
     match install()? {
         Some(output) if output.status.success() => Ok(true),
         Some(output) => Err(Refusal(output.reason())),

@@ -123,3 +123,88 @@ fn a_wheel_with_one_byte_changed_is_refused() {
     );
     assert!(!cache.join("18.6.3").exists());
 }
+
+/// A program of this name that is a shell script.
+fn script(dir: &Path, name: &str, text: &str) {
+    use std::os::unix::fs::PermissionsExt;
+    fs::create_dir_all(dir).expect("a folder");
+    let path = dir.join(name);
+    fs::write(&path, format!("#!/bin/sh\nPATH=/usr/bin:/bin\n{text}")).expect("written");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("opened");
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// A machine with apt-get and nothing else; `installs` is what the package brings.
+fn with_apt(folder: &Folder, installs: &str) -> (String, String) {
+    let bin = folder.0.join("bin");
+    let log = folder.0.join("apt.log");
+    let (bin_text, log_text) = (bin.display(), log.display());
+    // As on a fresh image: without lists there is no package to be installed.
+    script(
+        &bin,
+        "apt-get",
+        &format!(
+            "echo \"$DEBIAN_FRONTEND $*\" >>{log_text}\n\
+             case \"$*\" in\n\
+             *--version*) exit 0 ;;\n\
+             *update*) touch {log_text}.lists ;;\n\
+             *install*)\n\
+               if [ ! -e {log_text}.lists ]; then echo 'E: Unable to locate package postgresql' >&2; exit 100; fi\n\
+               for name in postgres initdb; do\n\
+                 printf '#!/bin/sh\\necho \"{installs}\"\\n' >{bin_text}/$name; chmod 755 {bin_text}/$name\n\
+               done ;;\n\
+             esac\n"
+        ),
+    );
+    let mut part = fetching(&folder.0.join("cache"));
+    part.env("PATH", &bin);
+    let said = words(part);
+    (said, fs::read_to_string(log).unwrap_or_default())
+}
+
+#[test]
+fn as_root_and_without_pip_and_npm_debians_package_is_installed_after_its_lists() {
+    let folder = Folder::new("apt");
+    let (said, log) = with_apt(&folder, "postgres (PostgreSQL) 99.1 (Debian 99.1-1)");
+    if !is_root() {
+        // Nobody else may install anything; nothing is even tried.
+        assert!(said.contains("REFUSED") && log.is_empty(), "{said}{log}");
+        return;
+    }
+    let bin = folder.0.join("bin").display().to_string();
+    assert!(said.contains(&format!("GOT 99.1 {bin}")), "{said}");
+    assert!(
+        said.contains("PROGRESS installing Debian's package postgresql"),
+        "{said}"
+    );
+    let calls: Vec<_> = log.lines().collect();
+    let words = ["--version", "install -y", "update", "install -y"];
+    assert_eq!(calls.len(), words.len(), "{log}");
+    for (call, word) in calls.iter().zip(words) {
+        assert!(call.starts_with("noninteractive ") && call.contains(word), "{log}");
+    }
+}
+
+#[test]
+fn what_apt_says_when_it_fails_is_told() {
+    if !is_root() {
+        return;
+    }
+    let folder = Folder::new("locked");
+    let bin = folder.0.join("bin");
+    script(
+        &bin,
+        "apt-get",
+        "case \"$*\" in *--version*) exit 0 ;; esac\necho 'E: Could not get lock' >&2\nexit 100\n",
+    );
+    let mut part = fetching(&folder.0.join("cache"));
+    part.env("PATH", &bin);
+    let said = words(part);
+    assert!(
+        said.contains("REFUSED PostgreSQL could not be fetched (apt: E: Could not get lock)"),
+        "{said}"
+    );
+}
