@@ -71,8 +71,14 @@ pub(crate) enum TlsArg {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Bring everything up: PostgreSQL, schema, a first tenant and key, the server
+    ///
+    /// Runs until Ctrl-C or SIGTERM; then it takes nothing more, lands what was accepted, stops the
+    /// PostgreSQL it has brought along, and ends with exit status 0. The data stay.
     Up(UpArgs),
     /// Prepare a PostgreSQL that is there already: roles, schema, a first tenant and an operator key
+    ///
+    /// Can be run again, and has to be after an update of the program. --database-url takes the user
+    /// and password of a superuser, or of a role with CREATEROLE that may create a schema.
     Init(InitArgs),
     /// Create and list tenants
     #[command(subcommand)]
@@ -80,7 +86,7 @@ pub(crate) enum Command {
     /// Create, list and revoke API keys
     #[command(subcommand)]
     Key(KeyCommand),
-    /// Show the stub of an intent
+    /// Show the stub of an intent, or say that there is none; exit status 0 either way
     Stub(StubArgs),
     /// Print the accounts of a tenant with their balances
     Accounts(AccountsArgs),
@@ -88,8 +94,16 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Import(ImportCommand),
     /// Prove from the rows that promise 4 (money) holds; exit status 1 if it does not
+    ///
+    /// Beside a working server, and over the rows of all tenants: ten rules, each one statement that
+    /// reads whole tables. On a large database that takes minutes to hours of one core and of the
+    /// disk, and while a rule runs vacuum removes no row that has died since its start. No lock is in
+    /// anybody's way. After a second, stderr says which rule is at work.
     Check(CheckArgs),
     /// Run a benchmark: the naive way and ours in one run on one server
+    ///
+    /// On a PostgreSQL of its own, in a folder below TMPDIR or /var/tmp that is removed at the end:
+    /// of the settings only --pg-bin plays a part.
     Bench(BenchArgs),
 }
 
@@ -104,9 +118,9 @@ pub(crate) struct UpArgs {
     /// The port of the PostgreSQL that is brought along; 0 takes a free one [default: 0]
     #[arg(long, env = "COUNTERFOIL_PG_PORT", value_name = "PORT")]
     pub(crate) pg_port: Option<u16>,
-    /// Lanes, each with one connection [default: 4]
-    #[arg(long, env = "COUNTERFOIL_LANES", value_name = "N")]
-    pub(crate) lanes: Option<usize>,
+    /// Lanes, 1 to 256, each with one connection [default: 4]
+    #[arg(long, env = "COUNTERFOIL_LANES", value_name = "N", allow_negative_numbers = true)]
+    pub(crate) lanes: Option<i64>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -114,7 +128,11 @@ pub(crate) struct InitArgs {
     /// Create the database if it is not there
     #[arg(long)]
     pub(crate) create_database: bool,
-    /// How long stubs are kept at the least, in days; it cannot be changed later [default: 30]
+    /// Give the five roles new passwords where they are there already: other installations on this
+    /// server, whatever their database, are shut out until they have the new roles.toml
+    #[arg(long)]
+    pub(crate) reset_passwords: bool,
+    /// How long stubs are kept at the least, in days, 1 to 3650; it cannot be changed later [default: 30]
     #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u16).range(1..=3650))]
     pub(crate) stub_retention: Option<u16>,
 }
@@ -128,11 +146,13 @@ pub(crate) enum TenantCommand {
         /// Its time zone, by the name of the IANA database
         #[arg(long, default_value = "UTC", value_name = "ZONE")]
         zone: String,
+        /// How to print it
         #[arg(long, default_value = "text", value_name = "FORMAT")]
         format: Format,
     },
     /// List the tenants
     List {
+        /// How to print it
         #[arg(long, default_value = "text", value_name = "FORMAT")]
         format: Format,
     },
@@ -145,14 +165,16 @@ pub(crate) enum KeyCommand {
         /// The tenant it is for; without one it is an operator's
         #[arg(long, value_name = "TENANT")]
         tenant: Option<i64>,
-        /// What it is used for
+        /// What it is used for, up to 200 characters
         #[arg(long, default_value = "", value_name = "TEXT")]
         label: String,
+        /// How to print it
         #[arg(long, default_value = "text", value_name = "FORMAT")]
         format: Format,
     },
-    /// List keys: number, tenant, first characters, label, state
+    /// List keys: number, first characters, holder, state, label
     List {
+        /// How to print it
         #[arg(long, default_value = "text", value_name = "FORMAT")]
         format: Format,
     },
@@ -167,19 +189,23 @@ pub(crate) enum KeyCommand {
 pub(crate) struct StubArgs {
     /// The idempotency key
     pub(crate) key: String,
+    /// The tenant, by its number
     #[arg(long, default_value_t = 1, env = "COUNTERFOIL_TENANT", value_name = "TENANT")]
     pub(crate) tenant: i64,
+    /// How to print it
     #[arg(long, default_value = "text", value_name = "FORMAT")]
     pub(crate) format: Format,
 }
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct AccountsArgs {
+    /// The tenant, by its number
     #[arg(long, default_value_t = 1, env = "COUNTERFOIL_TENANT", value_name = "TENANT")]
     pub(crate) tenant: i64,
     /// Only accounts whose code starts so
     #[arg(long, value_name = "TEXT")]
     pub(crate) prefix: Option<String>,
+    /// How to print it
     #[arg(long, default_value = "text", value_name = "FORMAT")]
     pub(crate) format: ListFormat,
 }
@@ -195,19 +221,26 @@ pub(crate) enum ImportCommand {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct JournalArgs {
+    /// UTF-8, with a line of column names
     pub(crate) file: PathBuf,
+    /// The tenant, by its number
     #[arg(long, default_value_t = 1, env = "COUNTERFOIL_TENANT", value_name = "TENANT")]
     pub(crate) tenant: i64,
     /// Where rows go that could not be imported, with the reason; mend them and import that file
     /// [default: FILE with the ending .rejected.csv]
     #[arg(long, value_name = "FILE")]
     pub(crate) rejected: Option<PathBuf>,
+    /// How to print it
     #[arg(long, default_value = "text", value_name = "FORMAT")]
     pub(crate) format: Format,
 }
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct CheckArgs {
+    /// Give up after this many seconds, 1 to 604800, with exit status 2 [default: never]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=604_800))]
+    pub(crate) timeout: Option<u64>,
+    /// How to print it
     #[arg(long, default_value = "text", value_name = "FORMAT")]
     pub(crate) format: Format,
 }
@@ -216,12 +249,13 @@ pub(crate) struct CheckArgs {
 pub(crate) struct BenchArgs {
     /// Which one; `list` names them
     pub(crate) name: String,
-    /// How long each side runs
+    /// How long each side runs, 1 to 3600, after a warm-up of a fifth of it, 5 s at the most
     #[arg(long, default_value_t = 10, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(crate) seconds: u64,
     /// The folder of PostgreSQL's programs, instead of those found or fetched
     #[arg(long, env = "COUNTERFOIL_PG_BIN", value_name = "DIR")]
     pub(crate) pg_bin: Option<PathBuf>,
+    /// How to print it
     #[arg(long, default_value = "text", value_name = "FORMAT")]
     pub(crate) format: Format,
 }

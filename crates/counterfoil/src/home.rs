@@ -5,16 +5,19 @@
 //! roles.toml         mode 0600: where the database is, and the passwords of its five roles
 //! operator.key       mode 0600: an API key that may address every tenant
 //! server.toml        where the running server and its PostgreSQL listen; gone when it is down
+//! server.lock        held by the running server
 //! pg/                the PostgreSQL that is brought along
 //! ```
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs;
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use counterfoil_pg::Role;
+use counterfoil_pg_embedded::Lock;
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +33,11 @@ pub(crate) enum Error {
         path: PathBuf,
         source: Box<toml::de::Error>,
     },
+    #[error(
+        "the folder {} belongs to the PostgreSQL that `up` has brought along; choose another with --data for {other}",
+        .dir.display()
+    )]
+    BroughtAlong { dir: PathBuf, other: Address },
     #[error("there is no home folder to keep the data in; say where with --data DIR")]
     NoHome,
 }
@@ -39,22 +47,25 @@ pub(crate) enum Error {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Roles {
     /// Absent for the PostgreSQL that is brought along.
-    pub(crate) database: Option<Place>,
+    pub(crate) database: Option<Address>,
     pub(crate) passwords: BTreeMap<Role, String>,
 }
 
 /// Where a database is.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Place {
+pub(crate) struct Address {
     pub(crate) host: String,
     pub(crate) port: u16,
     pub(crate) dbname: String,
 }
 
-impl Place {
-    pub(crate) fn is(&self, other: &Self) -> bool {
-        (&self.host, self.port, &self.dbname) == (&other.host, other.port, &other.dbname)
+/// For messages: `database shop at db.example:5432`.
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { host, port, dbname } = self;
+        let server = counterfoil_pg::Settings::new(host, *port, dbname).address();
+        write!(f, "database {dbname} at {server}")
     }
 }
 
@@ -64,7 +75,7 @@ impl Place {
 pub(crate) struct Running {
     pub(crate) pid: u32,
     pub(crate) http: String,
-    pub(crate) database: Place,
+    pub(crate) database: Address,
 }
 
 #[derive(Debug, Clone)]
@@ -105,6 +116,17 @@ impl Home {
         self.dir.join("pg")
     }
 
+    /// The roles of this folder are those of the PostgreSQL in it, and of no other.
+    pub(crate) fn refuse_beside_a_cluster(&self, other: &Address) -> Result<(), Error> {
+        if !self.cluster().join("pgdata").exists() {
+            return Ok(());
+        }
+        Err(Error::BroughtAlong {
+            dir: self.dir.clone(),
+            other: other.clone(),
+        })
+    }
+
     pub(crate) fn operator_key(&self) -> PathBuf {
         self.dir.join("operator.key")
     }
@@ -116,6 +138,11 @@ impl Home {
             source,
         };
         fs::create_dir_all(&self.dir).map_err(failed)
+    }
+
+    /// For one server at a time: it alone writes `server.toml`, and removes it.
+    pub(crate) fn lock(&self) -> Result<Lock, counterfoil_pg_embedded::Error> {
+        Lock::of_folder(&self.dir, "server.lock")
     }
 
     pub(crate) fn config(&self) -> Result<Option<String>, Error> {
@@ -142,7 +169,7 @@ impl Home {
     }
 
     pub(crate) fn write_running(&self, running: &Running) -> Result<(), Error> {
-        let text = toml::to_string(running).expect("a place is a plain table");
+        let text = toml::to_string(running).expect("an address is a plain table");
         write_secret(&self.dir.join("server.toml"), &text)
     }
 

@@ -34,7 +34,7 @@ fn main() -> ExitCode {
 async fn run(args: Args) -> Result<ExitCode, Failure> {
     let settings = settings::Settings::read(args.settings)?;
     match args.command {
-        Command::Up(up) => command::up::run(settings.with_up(up)).await,
+        Command::Up(up) => command::up::run(settings.with_up(up)?).await,
         Command::Init(init) => command::init::run(settings, init).await,
         Command::Tenant(tenant) => command::tenant::run(settings, tenant).await,
         Command::Key(key) => command::key::run(settings, key).await,

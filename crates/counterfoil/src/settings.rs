@@ -7,7 +7,7 @@ use counterfoil_pg::{Config, Pooler, Tls, TlsMode};
 use serde::Deserialize;
 
 use crate::args::{PoolerArg, SettingsArgs, TlsArg, UpArgs};
-use crate::home::{self, Home, Place};
+use crate::home::{self, Address, Home};
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
@@ -20,6 +20,13 @@ pub(crate) enum Error {
     NoFile { path: PathBuf },
     #[error("the database URL cannot be read; it is postgres://[USER[:PASSWORD]@]HOST[:PORT]/DATABASE")]
     Url(#[source] Option<Box<dyn std::error::Error + Send + Sync>>),
+    #[error("{name} is {value}, and has to be from {least} to {most}")]
+    Range {
+        name: &'static str,
+        value: i64,
+        least: u32,
+        most: u32,
+    },
     #[error(transparent)]
     Home(#[from] home::Error),
 }
@@ -41,31 +48,89 @@ struct File {
     limits: LimitsFile,
 }
 
-#[derive(Debug, Default, Clone, Deserialize)]
+/// Numbers as they are written: [`Range`] says which are taken.
+#[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LanesFile {
-    count: Option<usize>,
-    batch: Option<usize>,
-    batch_time_ms: Option<u64>,
-    waiting_per_tenant: Option<usize>,
-    waiting_per_lane: Option<usize>,
-    detours: Option<usize>,
-    lock_timeout_ms: Option<u64>,
-    drain_ms: Option<u64>,
+    count: Option<i64>,
+    batch: Option<i64>,
+    batch_time_ms: Option<i64>,
+    waiting_per_tenant: Option<i64>,
+    waiting_per_lane: Option<i64>,
+    detours: Option<i64>,
+    lock_timeout_ms: Option<i64>,
+    drain_ms: Option<i64>,
 }
 
-#[derive(Debug, Default, Clone, Copy, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct LimitsFile {
+struct LimitsFile {
+    request_bytes: Option<i64>,
+    body_bytes: Option<i64>,
+    items: Option<i64>,
+}
+
+/// What of a request may be set; `None`: the server's default.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
     pub(crate) request_bytes: Option<usize>,
     pub(crate) body_bytes: Option<usize>,
     pub(crate) items: Option<usize>,
 }
 
+/// What a number may be. `docs/reference/cli.md` has the same ranges, and a test compares them.
+struct Range {
+    name: &'static str,
+    least: u32,
+    most: u32,
+}
+
+/// A lane is a connection, and beyond a few per core they only take turns.
+const LANES: Range = range("count in [lanes] (--lanes)", 1, 256);
+const BATCH: Range = range("batch in [lanes]", 1, 10_000);
+const BATCH_TIME: Range = range("batch_time_ms in [lanes]", 1, 10_000);
+const WAITING_PER_TENANT: Range = range("waiting_per_tenant in [lanes]", 1, 1_000_000);
+const WAITING_PER_LANE: Range = range("waiting_per_lane in [lanes]", 1, 1_000_000);
+const DETOURS: Range = range("detours in [lanes]", 1, 256);
+/// Zero would wait for ever; and after 15 s PostgreSQL ends any statement of a lane.
+const LOCK_TIMEOUT: Range = range("lock_timeout_ms in [lanes]", 1, 14_000);
+const DRAIN: Range = range("drain_ms in [lanes]", 1, 3_600_000);
+/// At the most what the server holds in memory of all large requests.
+const REQUEST_BYTES: Range = range("request_bytes in [limits]", 1_024, 64 << 20);
+const BODY_BYTES: Range = range("body_bytes in [limits]", 1_024, 64 << 20);
+const ITEMS: Range = range("items in [limits]", 1, 100_000);
+
+const fn range(name: &'static str, least: u32, most: u32) -> Range {
+    Range { name, least, most }
+}
+
+impl Range {
+    fn take(&self, value: Option<i64>) -> Result<Option<u32>, Error> {
+        let Some(value) = value else { return Ok(None) };
+        match u32::try_from(value) {
+            Ok(fits) if (self.least..=self.most).contains(&fits) => Ok(Some(fits)),
+            _ => Err(Error::Range {
+                name: self.name,
+                value,
+                least: self.least,
+                most: self.most,
+            }),
+        }
+    }
+
+    fn number(&self, value: Option<i64>) -> Result<Option<usize>, Error> {
+        Ok(self.take(value)?.map(|value| value as usize))
+    }
+
+    fn millis(&self, value: Option<i64>) -> Result<Option<Duration>, Error> {
+        Ok(self.take(value)?.map(|value| Duration::from_millis(value.into())))
+    }
+}
+
 /// A database that is there already.
 #[derive(Debug, Clone)]
 pub(crate) struct Foreign {
-    pub(crate) place: Place,
+    pub(crate) address: Address,
     /// With the user and password of the URL: only `init` connects so.
     pub(crate) admin: Config,
 }
@@ -80,7 +145,7 @@ pub(crate) struct Settings {
     pub(crate) pg_bin: Option<PathBuf>,
     pub(crate) pg_port: u16,
     pub(crate) lanes: counterfoil_intent::Options,
-    pub(crate) limits: LimitsFile,
+    pub(crate) limits: Limits,
 }
 
 impl Settings {
@@ -119,36 +184,51 @@ impl Settings {
             listen: file.listen.unwrap_or_else(|| "127.0.0.1:7070".to_owned()),
             pg_bin: file.pg_bin,
             pg_port: file.pg_port.unwrap_or(0),
-            lanes: file.lanes.options(),
-            limits: file.limits,
+            lanes: file.lanes.options()?,
+            limits: file.limits.limits()?,
             home,
         })
     }
 
-    pub(crate) fn with_up(mut self, up: UpArgs) -> Self {
+    pub(crate) fn with_up(mut self, up: UpArgs) -> Result<Self, Error> {
         self.listen = up.listen.unwrap_or(self.listen);
         self.pg_bin = up.pg_bin.or(self.pg_bin);
         self.pg_port = up.pg_port.unwrap_or(self.pg_port);
-        self.lanes.lanes = up.lanes.unwrap_or(self.lanes.lanes).max(1);
-        self
+        self.lanes.lanes = LANES.number(up.lanes)?.unwrap_or(self.lanes.lanes);
+        Ok(self)
     }
 }
 
 impl LanesFile {
-    fn options(&self) -> counterfoil_intent::Options {
+    fn options(&self) -> Result<counterfoil_intent::Options, Error> {
         let default = counterfoil_intent::Options::default();
-        let ms = |value: Option<u64>, default| value.map_or(default, Duration::from_millis);
-        counterfoil_intent::Options {
-            lanes: self.count.unwrap_or(default.lanes).max(1),
-            batch: self.batch.unwrap_or(default.batch).max(1),
-            batch_time: ms(self.batch_time_ms, default.batch_time),
-            waiting_per_tenant: self.waiting_per_tenant.unwrap_or(default.waiting_per_tenant),
-            waiting_per_lane: self.waiting_per_lane.unwrap_or(default.waiting_per_lane),
-            detours: self.detours.unwrap_or(default.detours).max(1),
-            lock_timeout: ms(self.lock_timeout_ms, default.lock_timeout),
-            drain: ms(self.drain_ms, default.drain),
+        Ok(counterfoil_intent::Options {
+            lanes: LANES.number(self.count)?.unwrap_or(default.lanes),
+            batch: BATCH.number(self.batch)?.unwrap_or(default.batch),
+            batch_time: BATCH_TIME.millis(self.batch_time_ms)?.unwrap_or(default.batch_time),
+            waiting_per_tenant: WAITING_PER_TENANT
+                .number(self.waiting_per_tenant)?
+                .unwrap_or(default.waiting_per_tenant),
+            waiting_per_lane: WAITING_PER_LANE
+                .number(self.waiting_per_lane)?
+                .unwrap_or(default.waiting_per_lane),
+            detours: DETOURS.number(self.detours)?.unwrap_or(default.detours),
+            lock_timeout: LOCK_TIMEOUT
+                .millis(self.lock_timeout_ms)?
+                .unwrap_or(default.lock_timeout),
+            drain: DRAIN.millis(self.drain_ms)?.unwrap_or(default.drain),
             ..default
-        }
+        })
+    }
+}
+
+impl LimitsFile {
+    fn limits(&self) -> Result<Limits, Error> {
+        Ok(Limits {
+            request_bytes: REQUEST_BYTES.number(self.request_bytes)?,
+            body_bytes: BODY_BYTES.number(self.body_bytes)?,
+            items: ITEMS.number(self.items)?,
+        })
     }
 }
 
@@ -164,7 +244,7 @@ fn foreign(url: &str) -> Result<Foreign, Error> {
     let port = admin.get_ports().first().copied().unwrap_or(5432);
     let dbname = admin.get_dbname().ok_or(Error::Url(None))?.to_owned();
     Ok(Foreign {
-        place: Place { host, port, dbname },
+        address: Address { host, port, dbname },
         admin,
     })
 }

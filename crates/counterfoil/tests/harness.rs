@@ -33,6 +33,22 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub struct Home {
     pub dir: PathBuf,
+    /// Who runs the program, where that is not whoever runs the tests.
+    plain: Option<PlainUser>,
+}
+
+/// Somebody without rights, with a home folder and a copy of the program that they can reach.
+#[derive(Debug)]
+struct PlainUser {
+    home: PathBuf,
+    uid: u32,
+    gid: u32,
+}
+
+impl PlainUser {
+    fn program(&self) -> PathBuf {
+        self.home.join("counterfoil")
+    }
 }
 
 /// What a command that ends by itself came to.
@@ -43,16 +59,55 @@ pub struct Ended {
     pub stderr: String,
 }
 
+fn new_folder() -> PathBuf {
+    let dir = PathBuf::from(format!(
+        "/tmp/cf-e2e-{}-{:08x}",
+        std::process::id(),
+        rand::random::<u32>()
+    ));
+    fs::create_dir(&dir).expect("a new folder");
+    dir
+}
+
 impl Home {
     /// An empty one. In /tmp, which the user of PostgreSQL can enter.
     pub fn new() -> Arc<Self> {
-        let dir = PathBuf::from(format!(
-            "/tmp/cf-e2e-{}-{:08x}",
-            std::process::id(),
-            rand::random::<u32>()
-        ));
-        fs::create_dir(&dir).expect("a new folder");
-        Arc::new(Self { dir })
+        let dir = new_folder();
+        Arc::new(Self { dir, plain: None })
+    }
+
+    /// Where the data of a user who is not root lies by default. As root, of the user `nobody`.
+    pub fn unprivileged() -> Arc<Self> {
+        let home = new_folder();
+        let dir = home.join(".local/share/counterfoil");
+        fs::create_dir_all(&dir).expect("a new folder");
+        let ids = if rustix::process::geteuid().is_root() {
+            let users = fs::read_to_string("/etc/passwd").expect("the users");
+            let line = users.lines().find(|line| line.starts_with("nobody:")).expect("nobody");
+            let number = |n| {
+                line.split(':')
+                    .nth(n)
+                    .and_then(|text| text.parse().ok())
+                    .expect("a number")
+            };
+            (number(2), number(3))
+        } else {
+            (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw())
+        };
+        let plain = PlainUser {
+            home,
+            uid: ids.0,
+            gid: ids.1,
+        };
+        // The one of the checkout may lie below root's home.
+        fs::copy(BINARY, plain.program()).expect("a copy");
+        for path in dir.ancestors().take(4) {
+            std::os::unix::fs::chown(path, Some(plain.uid), Some(plain.gid)).expect("given away");
+        }
+        Arc::new(Self {
+            dir,
+            plain: Some(plain),
+        })
     }
 
     /// As `init` leaves it for the database at this place.
@@ -89,19 +144,30 @@ impl Home {
 
     /// The program with these arguments on this folder, and with no settings but these.
     pub fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(BINARY);
+        let mut command = match &self.plain {
+            None => Command::new(BINARY),
+            Some(plain) => {
+                let mut command = Command::new(plain.program());
+                command
+                    .env("HOME", &plain.home)
+                    .env_remove("XDG_DATA_HOME")
+                    .current_dir("/");
+                if rustix::process::geteuid().is_root() {
+                    command.uid(plain.uid).gid(plain.gid);
+                }
+                command
+            }
+        };
         for (name, _) in std::env::vars_os() {
             let name = name.to_string_lossy();
             if name.starts_with("COUNTERFOIL_") && !name.starts_with("COUNTERFOIL_TEST_") {
                 command.env_remove(&*name);
             }
         }
-        command
-            .args(args)
-            .arg("--data")
-            .arg(&self.dir)
-            .kill_on_drop(true)
-            .stdin(Stdio::null());
+        command.args(args).kill_on_drop(true).stdin(Stdio::null());
+        if self.plain.is_none() {
+            command.arg("--data").arg(&self.dir);
+        }
         command
     }
 
@@ -142,7 +208,8 @@ impl Drop for Home {
         if let Some(pid) = self.postmaster() {
             let _ = kill_process(pid, Signal::QUIT);
         }
-        let _ = fs::remove_dir_all(&self.dir);
+        let all = self.plain.as_ref().map_or(&self.dir, |plain| &plain.home);
+        let _ = fs::remove_dir_all(all);
     }
 }
 

@@ -212,7 +212,8 @@ fn commands_print_what_they_always_print() {
     write!(session.said, "books.rejected.csv\n{rejected}").expect("a string grows");
     let said = session
         .said
-        .replace(session.folder.0.to_str().expect("UTF-8"), "/folder");
+        .replace(session.folder.0.to_str().expect("UTF-8"), "/folder")
+        .replace(&format!("process {}", session.up.pid()), "process <pid>");
     insta::assert_snapshot!("output", steady(&said));
 }
 

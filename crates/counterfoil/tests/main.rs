@@ -12,12 +12,15 @@ mod client;
 mod harness;
 
 mod bad_input;
+mod check;
 mod could_not_run;
 mod crowds;
 mod embedded;
+mod folders;
 mod journal;
 mod kills;
 mod once;
 mod pooler;
+mod settings;
 mod shutdown;
 mod walls;

@@ -88,6 +88,10 @@ impl Up {
             address: address.to_owned(),
         }
     }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
 }
 
 impl Drop for Up {

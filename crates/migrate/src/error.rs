@@ -19,6 +19,18 @@ pub enum Error {
     #[error("PostgreSQL {found} is too old: Counterfoil needs 15 or newer")]
     TooOld { found: String },
 
+    #[error(
+        "the role {role} is there already, and its password is not in this data folder: copy roles.toml \
+         of the first folder here (without its [database], if this is to be another database), or pass \
+         --reset-passwords, which shuts the first installation out until it has the new roles.toml"
+    )]
+    RoleThere { role: &'static str },
+
+    #[error("the passwords of the roles could not be kept, so nothing was made")]
+    NotKept {
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+
     #[error("{user} may not create roles: run `counterfoil init` as a superuser, or as a role with CREATEROLE")]
     NotAdministrator { user: String },
 

@@ -25,14 +25,30 @@ const MEMBERSHIP_OPTIONS: i32 = 160_000;
 /// same time; then one of them fails, and is run again.
 const ATTEMPTS: u32 = 10;
 
+/// Why a caller could not keep the passwords.
+pub type Failure = Box<dyn std::error::Error + Send + Sync>;
+
 /// What `init` is asked to make.
 #[derive(Clone)]
 pub struct Init {
     pub dbname: String,
     /// Create the database if there is none of this name.
     pub create_database: bool,
-    /// Set as the passwords of the roles; the one of a role that is not named stays as it is.
+    /// Set as the passwords of the roles that are made; a role that is not named gets none.
     pub passwords: BTreeMap<Role, String>,
+    /// Roles belong to the whole cluster, so another installation may live by those that are there.
+    pub existing: Existing,
+}
+
+/// What becomes of the passwords of roles that are there already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Existing {
+    /// They stay as they are: the ones given are known to be theirs.
+    Keep,
+    /// Nothing is made at all: the ones given cannot be theirs.
+    Refuse,
+    /// They become the ones given, and whoever knows only the old ones is shut out.
+    Reset,
 }
 
 /// Written by hand, so that no password is ever printed.
@@ -42,6 +58,7 @@ impl fmt::Debug for Init {
             .field("dbname", &self.dbname)
             .field("create_database", &self.create_database)
             .field("passwords_of", &self.passwords.keys().collect::<Vec<_>>())
+            .field("existing", &self.existing)
             .finish()
     }
 }
@@ -52,6 +69,17 @@ impl fmt::Debug for Init {
 /// `admin` says where the server is and as whom to connect; its database is where one connects to
 /// create another.
 pub async fn init(admin: &Config, tls: &Tls, wanted: &Init) -> Result<(), Error> {
+    init_after(admin, tls, wanted, &mut || Ok(())).await
+}
+
+/// The same, for passwords that have to be kept first: `keep` is called when all is made and nothing
+/// is committed yet, and where it fails nothing has been made. It may be called more than once.
+pub async fn init_after(
+    admin: &Config,
+    tls: &Tls,
+    wanted: &Init,
+    keep: &mut (dyn FnMut() -> Result<(), Failure> + Send),
+) -> Result<(), Error> {
     if wanted.dbname.is_empty() || wanted.dbname.contains('\0') {
         return Err(Error::DatabaseName);
     }
@@ -66,7 +94,7 @@ pub async fn init(admin: &Config, tls: &Tls, wanted: &Init) -> Result<(), Error>
     let admin = Admin { user: &user, wanted };
     let mut attempt = 1;
     loop {
-        match admin.everything(&mut client).await {
+        match admin.everything(&mut client, keep).await {
             Err(error) if attempt < ATTEMPTS && is_collision(&error) => {
                 tracing::debug!(attempt, "somebody else is changing the same roles");
                 tokio::time::sleep(Duration::from_millis(rand::random_range(20..100) * u64::from(attempt))).await;
@@ -137,7 +165,11 @@ impl Admin<'_> {
         }
     }
 
-    async fn everything(&self, client: &mut Client) -> Result<(), Error> {
+    async fn everything(
+        &self,
+        client: &mut Client,
+        keep: &mut (dyn FnMut() -> Result<(), Failure> + Send),
+    ) -> Result<(), Error> {
         let tx = client
             .build_transaction()
             .isolation_level(IsolationLevel::ReadCommitted)
@@ -157,6 +189,8 @@ impl Admin<'_> {
         }
         self.schema(&tx, &server).await?;
         self.connect_rights(&tx).await?;
+        // Before COMMIT: a password that is set, and then lost with this process, locks everybody out.
+        keep().map_err(|source| Error::NotKept { source })?;
         tx.commit().await.map_err(self.failed("commit"))
     }
 
@@ -205,6 +239,10 @@ impl Admin<'_> {
             )
             .await
             .map_err(self.failed(format!("look for role {name}")))?;
+        let there = found.is_some();
+        if there && self.wanted.existing == Existing::Refuse {
+            return Err(Error::RoleThere { role: name });
+        }
         let mut sql = match found.map(|row| row.get::<_, bool>(0)) {
             None => format!("CREATE ROLE {name} LOGIN NOSUPERUSER NOBYPASSRLS NOCREATEDB NOCREATEROLE INHERIT;"),
             // Even to take these two away one has to have them.
@@ -212,7 +250,9 @@ impl Admin<'_> {
             Some(true) => return Err(Error::PassesWalls { role: name }),
             Some(false) => format!("ALTER ROLE {name} LOGIN;"),
         };
-        if let Some(password) = self.wanted.passwords.get(&role) {
+        if (!there || self.wanted.existing == Existing::Reset)
+            && let Some(password) = self.wanted.passwords.get(&role)
+        {
             sql += &format!("ALTER ROLE {name} PASSWORD {};", literal(&verifier(password)));
         }
         for (setting, value) in settings(role) {

@@ -17,7 +17,7 @@ mod run;
 mod store;
 
 pub use error::Error;
-pub use init::{Init, init};
+pub use init::{Existing, Failure, Init, init, init_after};
 pub use run::{State, Status, require, run, status};
 pub use store::ALL as STATEMENTS;
 

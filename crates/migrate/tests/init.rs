@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use counterfoil_migrate::{Error, Init, init};
+use counterfoil_migrate::{Error, Existing, Init, init};
 use counterfoil_pg::{Client, Role, Tls, connect_admin};
 use counterfoil_test::{PASSWORD, Server, TestDatabase, empty_database};
 
@@ -10,6 +10,7 @@ pub fn wanted(dbname: &str) -> Init {
         dbname: dbname.to_owned(),
         create_database: false,
         passwords,
+        existing: Existing::Keep,
     }
 }
 

@@ -81,10 +81,7 @@ impl Cluster {
         make_dir(dir)?;
         // Without links from here on: /proc names working directories so.
         let dir = fs::canonicalize(dir).map_err(Error::io("find", dir))?;
-        let lock = Lock::take(&dir.join(LOCK))?.map_err(|holder| Error::InUse {
-            dir: dir.clone(),
-            holder,
-        })?;
+        let lock = Lock::of_folder(&dir, LOCK)?;
         let user = User::for_data(&dir.join(PGDATA))?;
         user.can_enter(&dir)?;
         user.can_enter(&binaries.bin_dir)?;

@@ -39,6 +39,7 @@ mod user;
 pub use binaries::{Binaries, OLDEST, Version};
 pub use cluster::{Cluster, Options};
 pub use error::{Error, Result};
+pub use lock::Lock;
 pub use package::default_cache;
 pub use running::{Mode, Running};
 

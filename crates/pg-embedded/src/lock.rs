@@ -11,13 +11,22 @@ use crate::error::{Error, Result};
 /// Held as long as this value lives. The kernel lets go of it when the process dies, however it
 /// dies; children do not inherit it, because the standard library opens files close-on-exec.
 #[derive(Debug)]
-pub(crate) struct Lock {
+pub struct Lock {
     _file: File,
 }
 
 impl Lock {
+    /// Takes the folder for this process, by the lock file of this name in it; where another process
+    /// has it, the error names that one.
+    pub fn of_folder(dir: &Path, name: &str) -> Result<Self> {
+        Self::take(&dir.join(name))?.map_err(|holder| Error::InUse {
+            dir: dir.to_owned(),
+            holder,
+        })
+    }
+
     /// Takes the lock, or says who has it.
-    pub fn take(path: &Path) -> Result<std::result::Result<Self, String>> {
+    pub(crate) fn take(path: &Path) -> Result<std::result::Result<Self, String>> {
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)

@@ -317,8 +317,8 @@ impl fmt::Display for ConnectError {
             Refusal::Password => write!(
                 f,
                 "PostgreSQL at {address} does not take the password of {user}: correct it in the \
-                 settings, set another with ALTER ROLE, or run `counterfoil init` if there is no \
-                 such role yet"
+                 settings, set another with ALTER ROLE, or run `counterfoil init`, with \
+                 --reset-passwords if the role is there already"
             ),
             Refusal::Role => write!(
                 f,

@@ -211,6 +211,13 @@ impl Tx {
             .await
     }
 
+    /// For this transaction, how long one statement may take, whatever its role says. Zero: for ever.
+    pub async fn set_statement_timeout(&self, bound: Duration) -> Result<(), Error> {
+        let ms = bound.as_nanos().div_ceil(1_000_000).min(i32::MAX as u128);
+        self.simple("set_statement_timeout", &format!("SET LOCAL statement_timeout = {ms}"))
+            .await
+    }
+
     /// Waits for the lock, shared, until the end of the transaction.
     pub async fn lock_shared(&self, lock: AdvisoryLock) -> Result<(), Error> {
         self.query_one(

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use counterfoil_migrate::Init;
+use counterfoil_migrate::{Existing, Init};
 use counterfoil_pg::{Config, Database, Settings, Tls};
 use counterfoil_pg_embedded::{Binaries, Cluster, Mode, Options, Running};
 
@@ -73,6 +73,7 @@ impl TestCluster {
             dbname: dbname.to_owned(),
             create_database: true,
             passwords: passwords(),
+            existing: Existing::Keep,
         };
         counterfoil_migrate::init(&self.admin(), &Tls::default(), &wanted)
             .await

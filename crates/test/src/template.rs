@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use counterfoil_migrate::Init;
+use counterfoil_migrate::{Existing, Init};
 use counterfoil_pg::{Client, Database, Role, Settings, Tls, connect_admin};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::OnceCell;
@@ -79,6 +79,7 @@ async fn build(server: Server, admin: &Client, name: &str) {
         dbname: fresh.clone(),
         create_database: true,
         passwords: passwords(),
+        existing: Existing::Keep,
     };
     counterfoil_migrate::init(&server.admin(), &Tls::default(), &wanted)
         .await

@@ -2,17 +2,22 @@
 
 use std::io::{BufWriter, Write, stdout};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use counterfoil_ledger::read::{self, AccountView};
 use counterfoil_pg::{Role, Scope};
 
 use crate::Failure;
 use crate::args::{AccountsArgs, ListFormat};
+use crate::command::up::say;
 use crate::command::{database, tenant};
 use crate::settings::Settings;
 
 /// Rows read at a time.
 const PAGE: i64 = 1_000;
+
+/// Between two words on how far it is, while nothing is printed.
+const QUIET: Duration = Duration::from_secs(1);
 
 pub(crate) async fn run(settings: Settings, args: AccountsArgs) -> Result<ExitCode, Failure> {
     let database = database(&settings).await?;
@@ -20,12 +25,18 @@ pub(crate) async fn run(settings: Settings, args: AccountsArgs) -> Result<ExitCo
     let prefix = args.prefix.as_deref().unwrap_or_default();
     let mut out = Table::new(args.format)?;
     let mut after: Option<String> = None;
+    let (mut count, mut told) = (0, Instant::now());
     loop {
         let tx = database.pool(Role::App).begin(&scope).await?;
         let page = read::accounts(&scope, &tx, prefix, after.as_deref(), PAGE).await?;
         tx.rollback().await;
         for account in &page {
             out.row(account)?;
+        }
+        count += page.len();
+        if matches!(out, Table::Text(_)) && told.elapsed() > QUIET {
+            say(&format!("{count} accounts read"));
+            told = Instant::now();
         }
         if i64::try_from(page.len())? < PAGE {
             break;

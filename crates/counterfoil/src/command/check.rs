@@ -1,19 +1,46 @@
 //! `counterfoil check`: what the promises say, asked of the rows.
 
+use std::pin::pin;
 use std::process::ExitCode;
+use std::time::Duration;
 
+use counterfoil_ledger::check::{RULES, check_rule};
 use counterfoil_pg::{Role, Scope};
+use tokio::time::Instant;
 
 use crate::Failure;
 use crate::args::{CheckArgs, Format};
 use crate::command::database;
+use crate::command::up::say;
 use crate::settings::Settings;
+
+/// Until there is something to say; then one line a rule, and one a minute.
+const QUIET: Duration = Duration::from_secs(1);
+const AGAIN: Duration = Duration::from_secs(60);
 
 pub(crate) async fn run(settings: Settings, args: CheckArgs) -> Result<ExitCode, Failure> {
     let database = database(&settings).await?;
     let scope = Scope::Installation;
     let tx = database.pool(Role::Ops).begin(&scope).await?;
-    let violations = counterfoil_ledger::check::check(&scope, &tx).await?;
+    // Whoever ends us shall not leave a statement of hours behind.
+    tx.batch("SET LOCAL client_connection_check_interval = '5s'").await?;
+    let start = Instant::now();
+    let limit = args.timeout.map(Duration::from_secs);
+    let mut violations = Vec::new();
+    for (i, rule) in RULES.into_iter().enumerate() {
+        let left = limit.map(|limit| limit.saturating_sub(start.elapsed()).max(Duration::from_millis(1)));
+        // Not that of the role, which is made for requests: zero is none.
+        tx.set_statement_timeout(left.unwrap_or_default()).await?;
+        let what = format!("rule {} of {}, {}", i + 1, RULES.len(), rule.name);
+        let found = with_progress(start, &what, check_rule(&scope, &tx, rule)).await;
+        violations.extend(found.map_err(|error| match limit {
+            Some(limit) if error.sqlstate() == Some("57014") && start.elapsed() >= limit => Failure::from(format!(
+                "the check did not end within {} s and stopped in {what}; give it longer with --timeout, or leave that out",
+                limit.as_secs()
+            )),
+            _ => error.into(),
+        })?);
+    }
     tx.rollback().await;
     for violation in &violations {
         match args.format {
@@ -38,4 +65,19 @@ pub(crate) async fn run(settings: Settings, args: CheckArgs) -> Result<ExitCode,
         violations.len()
     );
     Ok(ExitCode::FAILURE)
+}
+
+async fn with_progress<T>(start: Instant, what: &str, work: impl Future<Output = T>) -> T {
+    let mut work = pin!(work);
+    let mut next = start + QUIET;
+    loop {
+        tokio::select! {
+            biased;
+            done = &mut work => return done,
+            () = tokio::time::sleep_until(next) => {
+                say(&format!("checking: {what}; {} s so far", start.elapsed().as_secs()));
+                next = Instant::now() + AGAIN;
+            }
+        }
+    }
 }

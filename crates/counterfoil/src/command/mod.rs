@@ -11,10 +11,11 @@ pub(crate) mod tenant;
 pub(crate) mod up;
 
 use counterfoil_intent::Kinds;
-use counterfoil_pg::{Database, Role, Scope, Settings as PgSettings, TenantId};
+use counterfoil_pg::{Database, Pooler, Role, Scope, Settings as PgSettings, TenantId};
 
 use crate::Failure;
-use crate::home::{Place, Roles};
+use crate::command::up::say;
+use crate::home::{Address, Roles};
 use crate::settings::Settings;
 
 /// Every migration of this program, in order.
@@ -32,9 +33,9 @@ pub(crate) fn kinds() -> Kinds {
     kinds
 }
 
-/// How this program speaks to the database at `place`.
-pub(crate) fn pg_settings(settings: &Settings, place: &Place, roles: &Roles) -> PgSettings {
-    let mut pg = PgSettings::new(&place.host, place.port, &place.dbname);
+/// How this program speaks to the database at this address.
+pub(crate) fn pg_settings(settings: &Settings, address: &Address, roles: &Roles) -> PgSettings {
+    let mut pg = PgSettings::new(&address.host, address.port, &address.dbname);
     pg.passwords.clone_from(&roles.passwords);
     pg.pooler = settings.pooler;
     pg.tls = settings.tls.clone();
@@ -56,25 +57,54 @@ pub(crate) async fn tenant(database: &Database, id: i64) -> Result<TenantId, Fai
     }
 }
 
-/// The database that the settings name, for commands that work beside a running server: the one
-/// they name, the one `init` prepared, or the one that a running `up` brought along.
+/// A database that is there already: the one that the settings name, else the one that `init` has
+/// prepared from this data folder. None: PostgreSQL is brought along.
+pub(crate) fn prepared(settings: &Settings) -> Result<Option<(Address, Roles)>, Failure> {
+    let home = &settings.home;
+    let dir = home.dir().display();
+    let named = settings.foreign.as_ref().map(|foreign| foreign.address.clone());
+    let roles = home.roles()?;
+    match (named, roles) {
+        (Some(named), None) => Err(format!(
+            "the passwords of our roles in {named} are not in {dir}; run `counterfoil init` with its URL first"
+        )
+        .into()),
+        (Some(named), Some(roles)) => {
+            match &roles.database {
+                Some(own) if *own == named => {}
+                // A pooler has an address of its own.
+                Some(_) if settings.pooler == Pooler::Transaction => {}
+                // Perhaps the same server by another name; if not, what follows needs explaining.
+                Some(own) => say(&format!(
+                    "roles.toml in {dir} belongs to {own}; its passwords are used for {named}, as --database-url says"
+                )),
+                None => home.refuse_beside_a_cluster(&named)?,
+            }
+            Ok(Some((named, roles)))
+        }
+        (None, Some(roles)) => Ok(roles.database.clone().map(|own| (own, roles))),
+        (None, None) => Ok(None),
+    }
+}
+
+/// For commands that work beside a running server: the database of [`prepared`], or the one that a
+/// running `up` has brought along.
 pub(crate) async fn database(settings: &Settings) -> Result<Database, Failure> {
     let home = &settings.home;
     let dir = home.dir().display();
-    let Some(roles) = home.roles()? else {
-        return Err(
-            format!("nothing has been set up in {dir}; start `counterfoil up`, or run `counterfoil init`").into(),
-        );
-    };
-    let place = match (&settings.foreign, &roles.database) {
-        (Some(foreign), _) => foreign.place.clone(),
-        (None, Some(place)) => place.clone(),
-        (None, None) => match home.running()? {
-            Some(running) => running.database,
+    let (address, roles) = match (prepared(settings)?, home.roles()?) {
+        (Some(prepared), _) => prepared,
+        (None, None) => {
+            return Err(
+                format!("nothing has been set up in {dir}; start `counterfoil up`, or run `counterfoil init`").into(),
+            );
+        }
+        (None, Some(roles)) => match home.running()? {
+            Some(running) => (running.database, roles),
             None => return Err(format!("no server is running on {dir}; start `counterfoil up` first").into()),
         },
     };
-    let database = Database::new(pg_settings(settings, &place, &roles))?;
+    let database = Database::new(pg_settings(settings, &address, &roles))?;
     counterfoil_migrate::require(&database, MIGRATIONS).await?;
     Ok(database)
 }

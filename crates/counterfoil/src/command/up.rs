@@ -11,8 +11,8 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::Failure;
-use crate::command::{MIGRATIONS, init, kinds, pg_settings};
-use crate::home::{Home, Place, Roles};
+use crate::command::{MIGRATIONS, init, kinds, pg_settings, prepared};
+use crate::home::{Address, Home, Roles};
 use crate::settings::Settings;
 use crate::steps;
 
@@ -21,17 +21,18 @@ const STEPS_END: Duration = Duration::from_secs(5);
 
 pub(crate) async fn run(settings: Settings) -> Result<ExitCode, Failure> {
     settings.home.create()?;
+    let _lock = settings.home.lock()?;
     // Taken before anything else is started: "port taken" should not cost a start of PostgreSQL.
     let listener = listen(&settings.listen).await?;
-    let (place, roles, mut embedded) = match existing(&settings)? {
-        Some((place, roles)) => (place, roles, None),
+    let (database, roles, mut embedded) = match prepared(&settings)? {
+        Some((database, roles)) => (database, roles, None),
         None => {
             let running = start_postgres(&settings).await?;
-            let (place, roles) = init::embedded(&settings, &running).await?;
-            (place, roles, Some(running))
+            let (database, roles) = init::embedded(&settings, &running).await?;
+            (database, roles, Some(running))
         }
     };
-    let outcome = serve(&settings, listener, place, &roles).await;
+    let outcome = serve(&settings, listener, database, &roles).await;
     settings.home.remove_running();
     if let Some(mut running) = embedded.take() {
         say("stopping PostgreSQL");
@@ -51,35 +52,6 @@ async fn listen(address: &str) -> Result<TcpListener, Failure> {
     })
 }
 
-/// A database that is there already, prepared by `counterfoil init`.
-fn existing(settings: &Settings) -> Result<Option<(Place, Roles)>, Failure> {
-    let roles = settings.home.roles()?;
-    let named = settings.foreign.as_ref().map(|foreign| foreign.place.clone());
-    match (named, roles) {
-        (Some(place), Some(roles)) => Ok(Some((place, roles))),
-        (Some(place), None) => Err(format!(
-            "the passwords of our roles in database {} are not in {}; run `counterfoil init` with its URL first",
-            place.dbname,
-            settings.home.dir().display()
-        )
-        .into()),
-        (
-            None,
-            Some(Roles {
-                database: Some(place),
-                passwords,
-            }),
-        ) => Ok(Some((
-            place.clone(),
-            Roles {
-                database: Some(place),
-                passwords,
-            },
-        ))),
-        (None, _) => Ok(None),
-    }
-}
-
 async fn start_postgres(settings: &Settings) -> Result<Running, Failure> {
     let dir = settings.home.cluster();
     let pg_bin = settings.pg_bin.clone();
@@ -95,23 +67,25 @@ async fn start_postgres(settings: &Settings) -> Result<Running, Failure> {
     Ok(tokio::task::spawn_blocking(start).await??)
 }
 
-async fn serve(settings: &Settings, listener: TcpListener, place: Place, roles: &Roles) -> Result<(), Failure> {
-    let database = Database::new(pg_settings(settings, &place, roles))?;
+async fn serve(settings: &Settings, listener: TcpListener, there: Address, roles: &Roles) -> Result<(), Failure> {
+    let database = Database::new(pg_settings(settings, &there, roles))?;
     counterfoil_migrate::require(&database, MIGRATIONS).await?;
     warn_of_durability(&database).await?;
     let generations = Generations::load(&database).await?;
-    generations.rotate(&database).await?;
+    rotate(generations, &database).await;
     let lanes = Lanes::start(database.clone(), kinds(), generations, settings.lanes.clone());
     let drivers = steps::start(&database, &lanes);
     let address = listener.local_addr()?;
+    // Before anybody is told that we are there, and may end us.
+    let stop = stop_signal()?;
     settings.home.write_running(&crate::home::Running {
         pid: std::process::id(),
         http: format!("http://{address}"),
-        database: place,
+        database: there,
     })?;
     greet(&settings.home, address);
     let app = steps::app(settings, &database, &lanes, &drivers);
-    if !counterfoil_server::serve(listener, app, stop_signal()?).await {
+    if !counterfoil_server::serve(listener, app, stop).await {
         tracing::error!("not everything that was accepted landed in time; ask for the stubs of what got no answer");
     }
     for overrun in counterfoil_worker::shutdown_all(drivers, STEPS_END).await {
@@ -119,6 +93,17 @@ async fn serve(settings: &Settings, listener: TcpListener, place: Place, roles: 
     }
     database.close();
     Ok(())
+}
+
+/// Whatever is in the way: the loop that rotates tries again, and a server without it is better than none.
+pub(crate) async fn rotate(generations: Generations, database: &Database) {
+    if let Err(error) = generations.rotate(database).await {
+        let cause = &error as &dyn std::error::Error;
+        tracing::warn!(
+            error = cause,
+            "generations of stubs could not be rotated now; it is tried again"
+        );
+    }
 }
 
 async fn warn_of_durability(database: &Database) -> Result<(), Failure> {

@@ -33,7 +33,8 @@ impl fmt::Display for Violation {
     }
 }
 
-const RULES: [&Sql; 10] = [
+/// What is checked, in order.
+pub const RULES: [&Sql; 10] = [
     CHECK_SUMS,
     CHECK_BALANCES,
     CHECK_ENTRIES,
@@ -48,17 +49,21 @@ const RULES: [&Sql; 10] = [
 
 /// The violations there are, at most a hundred of each rule. As `counterfoil_ops`, with
 /// [`Scope::Installation`].
-pub async fn check(_: &Scope, tx: &Tx) -> Result<Vec<Violation>, Error> {
+pub async fn check(scope: &Scope, tx: &Tx) -> Result<Vec<Violation>, Error> {
     let mut found = Vec::new();
     for rule in RULES {
-        for row in tx.query(rule, &[]).await? {
-            found.push(Violation {
-                rule: rule.name,
-                tenant: TenantId(row.get(0)),
-                subject: row.get(1),
-                detail: row.get(2),
-            });
-        }
+        found.extend(check_rule(scope, tx, rule).await?);
     }
     Ok(found)
+}
+
+/// The violations of one of [`RULES`], likewise.
+pub async fn check_rule(_: &Scope, tx: &Tx, rule: &'static Sql) -> Result<Vec<Violation>, Error> {
+    let violation = |row: &counterfoil_pg::Row| Violation {
+        rule: rule.name,
+        tenant: TenantId(row.get(0)),
+        subject: row.get(1),
+        detail: row.get(2),
+    };
+    Ok(tx.query(rule, &[]).await?.iter().map(violation).collect())
 }

@@ -1,0 +1,72 @@
+//! Settings out of their range, said in one sentence before anything is started.
+
+use std::fs;
+
+use counterfoil_test::Server;
+
+use crate::harness::{Home, House};
+use crate::running::root;
+
+/// The rows `| key | unit | default | range | …` of the tables of `counterfoil.toml` on the page.
+fn documented() -> Vec<(String, String, i64, i64)> {
+    let page = fs::read_to_string(root().join("docs/reference/cli.md")).expect("the page");
+    let mut section = None;
+    let mut rows = Vec::new();
+    for line in page.lines() {
+        if let Some(rest) = line.strip_prefix("| key in `[") {
+            section = rest.split(']').next();
+        } else if !line.starts_with('|') {
+            section = None;
+        } else if let (Some(section), Some(rest)) = (section, line.strip_prefix("| `")) {
+            let cells: Vec<&str> = rest.split(" | ").map(str::trim).collect();
+            let range = cells[3]
+                .split_once(" to ")
+                .unwrap_or_else(|| panic!("no range: {line}"));
+            rows.push((
+                section.to_owned(),
+                cells[0].trim_end_matches('`').to_owned(),
+                range.0.parse().unwrap(),
+                range.1.parse().unwrap(),
+            ));
+        }
+    }
+    rows
+}
+
+#[tokio::test]
+async fn each_number_has_the_range_that_the_page_says() {
+    let home = Home::new();
+    let rows = documented();
+    assert_eq!(rows.len(), 11, "{rows:?}");
+    for (section, key, least, most) in rows {
+        for (value, fits) in [
+            (least, true),
+            (most, true),
+            (least - 1, false),
+            (most + 1, false),
+            (-5, false),
+        ] {
+            home.write("counterfoil.toml", &format!("[{section}]\n{key} = {value}\n"));
+            let ended = home.run(&["stub", "k"]).await;
+            if fits {
+                // Further than the settings it does not come here.
+                ended.could_not_run(&["nothing has been set up"]);
+            } else {
+                let sentence = format!("{value}, and has to be from {least} to {most}");
+                ended.could_not_run(&[&key, &section, &sentence]);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn lanes_on_the_command_line_have_the_same_range() {
+    let house = House::new(Server::Pg15).await;
+    for lanes in ["0", "-1", "257", "99999999999"] {
+        let ended = house
+            .home
+            .run(&["up", "--listen", "127.0.0.1:0", "--lanes", lanes])
+            .await;
+        ended.could_not_run(&["--lanes", lanes, "from 1 to 256"]);
+    }
+}
