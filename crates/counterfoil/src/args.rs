@@ -118,7 +118,7 @@ pub(crate) struct UpArgs {
     /// The port of the PostgreSQL that is brought along; 0 takes a free one [default: 0]
     #[arg(long, env = "COUNTERFOIL_PG_PORT", value_name = "PORT")]
     pub(crate) pg_port: Option<u16>,
-    /// Lanes, 1 to 256, each with one connection [default: 4]
+    /// Lanes, 1 to 256, each with up to three connections [default: 4]
     #[arg(long, env = "COUNTERFOIL_LANES", value_name = "N", allow_negative_numbers = true)]
     pub(crate) lanes: Option<i64>,
 }
