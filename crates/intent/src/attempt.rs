@@ -25,6 +25,9 @@ use crate::store::{self, KeyArrays};
 use crate::stub::Stub;
 use crate::table::Wait;
 
+/// Generations that keys with a time are looked for in, one by one: the open one and its neighbours.
+const GENERATIONS: usize = 3;
+
 /// What an attempt came to.
 pub(crate) struct Landed {
     pub(crate) ended: Vec<(usize, Answer)>,
@@ -113,6 +116,8 @@ pub(crate) struct Ready {
     pub(crate) now: Timestamp,
     held: Vec<TenantId>,
     pub(crate) unlocked: bool,
+    /// Whether the lane waits for it, which must not take long.
+    in_lane: bool,
 }
 
 impl<'a> Attempt<'a> {
@@ -154,6 +159,7 @@ impl<'a> Attempt<'a> {
             now,
             held,
             unlocked,
+            in_lane: access != Access::Locked(Wait::Queue),
         })))
     }
 
@@ -174,6 +180,12 @@ impl<'a> Attempt<'a> {
             // between our look for a key that carries no time and our insert of its stub.
             // Awaited by itself, since what it guards must be read by later statements.
             tx.lock_shared(AdvisoryLock::StubGenerations).await?;
+        }
+        if dated.len() > GENERATIONS {
+            // However many times callers write into their keys, it is one statement.
+            for (_, keys) in dated.drain() {
+                others.extend(keys);
+            }
         }
         let dated = futures_util::future::join_all(
             dated
@@ -386,7 +398,7 @@ impl<'a> Attempt<'a> {
         }
         turn.written().await?;
         let start = Instant::now();
-        self.write(tx, &books, &stubs, ready.now, ready.unlocked, turn).await?;
+        self.write(tx, &books, &stubs, ready.now, ready.in_lane, turn).await?;
         worked += start.elapsed();
         turn.ended().await?;
         // Only now that the batch before has let go of its rows: this does not wait for anybody.
@@ -421,7 +433,7 @@ impl<'a> Attempt<'a> {
         books: &Books,
         stubs: &[(usize, Stub)],
         now: Timestamp,
-        unlocked: bool,
+        in_lane: bool,
         turn: &Turn,
     ) -> Result<(), Error> {
         let generations = self.inner.generations;
@@ -438,7 +450,7 @@ impl<'a> Attempt<'a> {
             .collect();
         rows.sort_unstable_by(|(a, _), (b, _)| (a.tenant, &a.key).cmp(&(b.tenant, &b.key)));
         let bounded = async {
-            if unlocked {
+            if in_lane {
                 tx.set_lock_timeout(self.inner.options.make_timeout).await
             } else {
                 Ok(())

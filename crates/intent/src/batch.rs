@@ -22,6 +22,9 @@ use crate::table::Wait;
 const FIRST_PAUSE: Duration = Duration::from_millis(4);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
+const LOCK_TIMEOUT: &str = "55P03";
+const STATEMENT_TIMEOUT: &str = "57014";
+
 /// The attempts at one batch so far.
 struct Course {
     wait: Wait,
@@ -169,8 +172,8 @@ impl Inner {
                 // The time to find out begins now: waiting for the reply may have used up all of it.
                 course.started = Instant::now();
             }
-            // The twin may still be at work: from now on wait for its locks, and let its stubs decide.
-            course.wait = Wait::Queue;
+            // The twin may still be at work. Whose rows it holds is put aside like anybody else, and waits
+            // for it in a detour; then the twin's stubs decide. The others wait for nobody.
             for pending in batch.iter_mut() {
                 pending.unknown = true;
             }
@@ -188,9 +191,26 @@ impl Inner {
             Class::Retry if course.wait == Wait::Skip && !miss.makers.is_empty() => {
                 return Next::Aside(miss.makers);
             }
-            Class::Retry if course.wait == Wait::Queue && miss.error.sqlstate() == Some("55P03") => {
-                // The lock timeout has passed once already; whoever holds the row still does.
-                return Next::GiveUp(Answer::Busy);
+            Class::Retry if miss.error.sqlstate() == Some(LOCK_TIMEOUT) && course.wait == Wait::Skip => {
+                // No row of ours was waited for, so it is a key: another server is about to leave a
+                // stub of it. Whose it is the error does not say; halving finds out.
+                let tenant = batch[0].intent.tenant;
+                return if batch.iter().all(|pending| pending.intent.tenant == tenant) {
+                    Next::Aside(vec![tenant])
+                } else {
+                    Next::Halve
+                };
+            }
+            Class::Retry if miss.error.sqlstate() == Some(LOCK_TIMEOUT) => {
+                if !batch.iter().any(|pending| pending.unknown) {
+                    // The lock timeout has passed once already; whoever holds the row still does.
+                    return Next::GiveUp(Answer::Busy);
+                }
+                // It may be the twin that holds it. "Busy" would say that nothing was done.
+                in_time
+            }
+            Class::Other if miss.error.sqlstate() == Some(STATEMENT_TIMEOUT) && batch.len() > 1 => {
+                return Next::Halve;
             }
             Class::Unique if is_stub(&miss.error) => in_attempts,
             Class::Unique | Class::Data => {
@@ -219,7 +239,9 @@ impl Inner {
             intents = batch.len(),
             "a batch was given up"
         );
-        Next::GiveUp(Answer::Unavailable { reason: reason(class) })
+        Next::GiveUp(Answer::Unavailable {
+            reason: reason(class, miss.error.sqlstate()),
+        })
     }
 
     fn poisoned(&self, at: usize, pending: &Pending, error: &Error) -> Answer {
@@ -298,14 +320,20 @@ fn is_stub(error: &Error) -> bool {
     error.table().is_some_and(|table| table.starts_with("stub_"))
 }
 
-const fn reason(class: Class) -> &'static str {
+fn reason(class: Class, sqlstate: Option<&str>) -> &'static str {
     match class {
         Class::Retry => "conflicts with other transactions did not end",
         Class::Reconnect => "PostgreSQL cannot be reached, or takes no writes",
         Class::Reprepare => "prepared statements kept going stale",
         Class::MissingPartition => "a partition is missing and could not be made",
         Class::Unique => "another server kept working on the same keys",
-        Class::Data | Class::Other => "PostgreSQL refused the transaction",
+        Class::Other => match sqlstate {
+            Some(STATEMENT_TIMEOUT) => "it took PostgreSQL longer than a statement may take",
+            Some("53100") => "the disk of PostgreSQL is full",
+            Some("42501") => "a role of ours has lost a right",
+            _ => "PostgreSQL refused the transaction",
+        },
+        Class::Data => "PostgreSQL refused the transaction",
     }
 }
 

@@ -54,6 +54,11 @@ impl KeyArrays {
         self.keys.push(key.to_bytes());
     }
 
+    pub(crate) fn extend(&mut self, other: Self) {
+        self.tenants.extend(other.tenants);
+        self.keys.extend(other.keys);
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.tenants.is_empty()
     }

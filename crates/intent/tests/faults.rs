@@ -106,6 +106,46 @@ async fn a_twin_still_committing_is_waited_for() {
     assert_eq!(harness.stubs(tenant).await, 2);
 }
 
+/// The same for a batch of two tenants, beside a third in the same lane: it waits for nobody's twin.
+#[tokio::test]
+async fn a_commit_whose_fate_is_open_does_not_hold_up_the_lane() {
+    let harness = Harness::new(Server::Pg15).await;
+    let (one, two) = (harness.tenant().await, harness.test.tenant("two").await);
+    let other = harness.test.tenant("three").await;
+    let proxy = harness.test.proxy().await;
+    let mut settings = harness.test.settings_through(&proxy);
+    settings.commit_timeout = Duration::from_millis(200);
+    let options = Options {
+        lanes: 1,
+        ..Options::default()
+    };
+    let lanes = harness.lanes_on(Database::new(settings).unwrap(), options).await;
+    for tenant in [one, two, other] {
+        accepted(&lanes.submit(vec![harness.count(tenant, &fresh(), "c", 1)]).await[0]);
+    }
+    let hold: Hold = proxy.lane().hold_commit(1);
+    let submit = tokio::spawn({
+        let lanes = lanes.clone();
+        let intents = vec![harness.count(one, "k", "c", 1), harness.count(two, "k", "c", 1)];
+        async move { lanes.submit(intents).await }
+    });
+    hold.reached().await;
+    wait_for_a_waiting_lane(&harness).await;
+    for _ in 0..10 {
+        accepted(&lanes.submit(vec![harness.count(other, &fresh(), "c", 1)]).await[0]);
+    }
+    assert!(!submit.is_finished(), "the twin has still not committed");
+    hold.release();
+    for answer in submit.await.unwrap() {
+        assert!(matches!(answer, Answer::First(_)), "{answer:?}");
+    }
+    assert_eq!(
+        (harness.counter(one, "c").await, harness.counter(two, "c").await),
+        (Some(2), Some(2))
+    );
+    assert_eq!((harness.stubs(one).await, harness.stubs(two).await), (2, 2));
+}
+
 /// Until a lane's backend waits for a lock: the second run of the batch stands behind the first.
 async fn wait_for_a_waiting_lane(harness: &Harness) {
     let sql = "SELECT count(*) FROM pg_stat_activity

@@ -8,8 +8,8 @@ pub enum Class {
     /// Run the whole transaction again after a jittered pause: `40001`, `40P01`, `55P03`, and rows
     /// that somebody else changed after they were loaded without a lock.
     Retry,
-    /// Take another connection, then run it again: `57P01`–`57P03`, `25006`, `53300`, `08…`, and
-    /// a connection lost before COMMIT was sent.
+    /// Take another connection, then run it again: `57P01`–`57P03`, `25006`, `53300`, `08…`, a
+    /// connection lost before COMMIT was sent, and a pool of which every connection is busy.
     Reconnect,
     /// Forget the prepared statements, then run it again: `26000`, `42P05`, the `0A000` of a
     /// stale cached plan.

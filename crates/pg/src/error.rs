@@ -136,13 +136,12 @@ impl Error {
             }
             Self::Connect(error) => error.class(),
             Self::Swallowed { class, .. } => *class,
-            Self::Lost => Class::Reconnect,
+            Self::Lost | Self::PoolExhausted { .. } => Class::Reconnect,
             Self::Stale { .. } => Class::Retry,
             // A lost reply is nobody's reason to run anything again before it is resolved.
             Self::CommitLost { .. }
             | Self::Unknown { .. }
             | Self::Settings { .. }
-            | Self::PoolExhausted { .. }
             | Self::PoolClosed { .. }
             | Self::ScopeSet { .. }
             | Self::Parameters { .. }
