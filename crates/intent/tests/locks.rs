@@ -249,11 +249,14 @@ async fn two_servers_and_a_foreign_session_in_opposite_orders_show_no_deadlock_t
                 landed += i64::from(stub(&answer).0.accepted);
             }
         }
-        harness
+        // Another foreign hand, and it may be the victim of the first: then they are emptied next time.
+        let emptied = harness
             .admin
             .batch_execute("UPDATE counterfoil.example_counter SET count = 0")
-            .await
-            .unwrap();
+            .await;
+        if let Err(error) = emptied {
+            assert_eq!(error.code().map(|code| code.code()), Some("40P01"), "{error:?}");
+        }
     }
     foreign.await.unwrap();
     assert!(landed > 3);
