@@ -80,6 +80,7 @@ impl managed::Manager for Manager {
             task: task.abort_handle(),
             tls: self.tls.clone(),
             commit_timeout: self.settings.commit_timeout,
+            reply_timeout: self.settings.reply_timeout(self.role),
             statements: (*pooler == Pooler::None).then(Mutex::default),
             broken: AtomicBool::new(false),
         })
@@ -102,6 +103,7 @@ pub(crate) struct Conn {
     task: AbortHandle,
     tls: MakeRustlsConnect,
     commit_timeout: Duration,
+    reply_timeout: Option<Duration>,
     /// What has been prepared so far. `None` behind a pooler in transaction mode, which hands the
     /// next transaction another session: a statement named in one is unknown in the next.
     statements: Option<Mutex<HashMap<usize, Statement>>>,
@@ -124,6 +126,10 @@ impl Conn {
 
     pub(crate) fn commit_timeout(&self) -> Duration {
         self.commit_timeout
+    }
+
+    pub(crate) fn reply_timeout(&self) -> Option<Duration> {
+        self.reply_timeout
     }
 
     pub(crate) fn sending(&self, sql: &'static Sql) -> Sending {

@@ -57,6 +57,16 @@ pub enum Error {
         given: usize,
     },
 
+    /// The server, or the network before it, has gone silent. The transaction is not committed.
+    #[error(
+        "statement {statement} got no reply for {} s, longer than the server lets a statement take: the server is \
+         frozen or cannot be reached; the connection was given up", patience.as_secs_f32()
+    )]
+    NoReply {
+        statement: &'static str,
+        patience: Duration,
+    },
+
     /// Rows that were loaded without a lock are not there any more as they were loaded.
     #[error("statement {statement} found rows that somebody else has changed since they were loaded")]
     Stale { statement: &'static str },
@@ -136,7 +146,7 @@ impl Error {
             }
             Self::Connect(error) => error.class(),
             Self::Swallowed { class, .. } => *class,
-            Self::Lost | Self::PoolExhausted { .. } => Class::Reconnect,
+            Self::Lost | Self::NoReply { .. } | Self::PoolExhausted { .. } => Class::Reconnect,
             Self::Stale { .. } => Class::Retry,
             // A lost reply is nobody's reason to run anything again before it is resolved.
             Self::CommitLost { .. }

@@ -51,6 +51,20 @@ impl Role {
             Self::Ops | Self::Report => 2,
         }
     }
+
+    /// How long the reply to a statement is waited for, unless `Settings::reply_timeout` says
+    /// otherwise: five seconds more than the role's `statement_timeout`, which a server that is
+    /// frozen, or behind a network that swallows what it is sent, does not keep.
+    #[must_use]
+    pub const fn default_reply_timeout(self) -> Option<Duration> {
+        match self {
+            // Migrations take as long as they take.
+            Self::Owner => None,
+            Self::App | Self::Lane => Some(Duration::from_secs(20)),
+            Self::Ops => Some(Duration::from_secs(65)),
+            Self::Report => Some(Duration::from_secs(305)),
+        }
+    }
 }
 
 /// What stands between us and the server.
@@ -81,6 +95,10 @@ pub struct Settings {
     pub connect_timeout: Duration,
     /// How long a caller waits for a connection of the pool to become free.
     pub wait_timeout: Duration,
+    /// How long the reply to a statement is waited for, where it differs from
+    /// [`Role::default_reply_timeout`]. After that the connection is given up, and with it the
+    /// transaction.
+    pub reply_timeout: BTreeMap<Role, Duration>,
     /// How long the reply to COMMIT is waited for. After that the verdict is `Unknown`, and the
     /// transaction is asked after on another connection.
     pub commit_timeout: Duration,
@@ -108,6 +126,7 @@ impl Settings {
             pool_size: BTreeMap::new(),
             connect_timeout: Self::CONNECT_TIMEOUT,
             wait_timeout: Self::WAIT_TIMEOUT,
+            reply_timeout: BTreeMap::new(),
             commit_timeout: Self::COMMIT_TIMEOUT,
             resolve_timeout: Self::RESOLVE_TIMEOUT,
         }
@@ -120,6 +139,11 @@ impl Settings {
             .copied()
             .unwrap_or(role.default_pool_size())
             .max(1)
+    }
+
+    #[must_use]
+    pub fn reply_timeout(&self, role: Role) -> Option<Duration> {
+        self.reply_timeout.get(&role).copied().or(role.default_reply_timeout())
     }
 
     /// How `role` connects. Nothing of the session is set here (a pooler in transaction mode would
@@ -141,7 +165,8 @@ impl Settings {
         config
             .keepalives_idle(Duration::from_secs(30))
             .keepalives_interval(Duration::from_secs(10))
-            .keepalives_retries(3);
+            .keepalives_retries(3)
+            .tcp_user_timeout(Duration::from_secs(30));
         config.ssl_mode(match self.tls.mode {
             TlsMode::Disable => SslMode::Disable,
             TlsMode::Require | TlsMode::VerifyFull => SslMode::Require,
@@ -176,6 +201,7 @@ impl fmt::Debug for Settings {
             .field("pool_size", &self.pool_size)
             .field("connect_timeout", &self.connect_timeout)
             .field("wait_timeout", &self.wait_timeout)
+            .field("reply_timeout", &self.reply_timeout)
             .field("commit_timeout", &self.commit_timeout)
             .field("resolve_timeout", &self.resolve_timeout)
             .finish()

@@ -1,5 +1,6 @@
 //! One transaction.
 
+use std::future::Future;
 use std::time::Duration;
 
 use deadpool::managed::Object;
@@ -13,6 +14,9 @@ use tokio_postgres::types::{ToSql, Type};
 use crate::conn::{self, Conn, Manager, Sending};
 use crate::error::class_of;
 use crate::{AdvisoryLock, Class, Error, Scope, Sql, Verdict, statements};
+
+/// How much longer than a statement may take its reply is waited for.
+const REPLY_GRACE: Duration = Duration::from_secs(5);
 
 type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
 
@@ -31,6 +35,8 @@ pub struct Tx {
     failure: Mutex<Option<Failure>>,
     /// COMMIT has been sent: from now on nothing may be cancelled.
     committing: bool,
+    /// How long the reply to a statement is waited for.
+    patience: Mutex<Option<Duration>>,
 }
 
 /// Why a transaction must not commit.
@@ -111,6 +117,7 @@ impl Tx {
     pub(crate) async fn begin(conn: Object<Manager>, scope: &Scope) -> Result<Self, Error> {
         // From here on dropping this future rolls back.
         let mut tx = Self {
+            patience: Mutex::new(conn.reply_timeout()),
             conn: Some(conn),
             failure: Mutex::default(),
             committing: false,
@@ -150,11 +157,14 @@ impl Tx {
     pub async fn query(&self, sql: &'static Sql, params: Params<'_>) -> Result<Vec<Row>, Error> {
         let flight = self.depart(sql, params)?;
         let (conn, client) = (self.conn(), self.conn().client());
-        flight.land(match conn.sending(sql) {
-            Sending::Named(statement) => client.query(&statement, params).await,
-            Sending::Unnamed => client.query_typed(sql.text, &typed(sql, params)).await,
-            Sending::First => conn.first(sql, client.query_typed(sql.text, &typed(sql, params))).await,
-        })
+        let reply = async {
+            match conn.sending(sql) {
+                Sending::Named(statement) => client.query(&statement, params).await,
+                Sending::Unnamed => client.query_typed(sql.text, &typed(sql, params)).await,
+                Sending::First => conn.first(sql, client.query_typed(sql.text, &typed(sql, params))).await,
+            }
+        };
+        flight.land(reply).await
     }
 
     /// The row, if there is one; more than one is an error.
@@ -187,14 +197,17 @@ impl Tx {
     pub async fn execute(&self, sql: &'static Sql, params: Params<'_>) -> Result<u64, Error> {
         let flight = self.depart(sql, params)?;
         let (conn, client) = (self.conn(), self.conn().client());
-        flight.land(match conn.sending(sql) {
-            Sending::Named(statement) => client.execute(&statement, params).await,
-            Sending::Unnamed => client.execute_typed(sql.text, &typed(sql, params)).await,
-            Sending::First => {
-                conn.first(sql, client.execute_typed(sql.text, &typed(sql, params)))
-                    .await
+        let reply = async {
+            match conn.sending(sql) {
+                Sending::Named(statement) => client.execute(&statement, params).await,
+                Sending::Unnamed => client.execute_typed(sql.text, &typed(sql, params)).await,
+                Sending::First => {
+                    conn.first(sql, client.execute_typed(sql.text, &typed(sql, params)))
+                        .await
+                }
             }
-        })
+        };
+        flight.land(reply).await
     }
 
     /// A script of several statements without parameters. For migrations and maintenance only:
@@ -214,6 +227,7 @@ impl Tx {
     /// For this transaction, how long one statement may take, whatever its role says. Zero: for ever.
     pub async fn set_statement_timeout(&self, bound: Duration) -> Result<(), Error> {
         let ms = bound.as_nanos().div_ceil(1_000_000).min(i32::MAX as u128);
+        *self.patience.lock() = (!bound.is_zero()).then(|| bound + REPLY_GRACE);
         self.simple("set_statement_timeout", &format!("SET LOCAL statement_timeout = {ms}"))
             .await
     }
@@ -333,7 +347,7 @@ impl Tx {
             statement: name,
             landed: false,
         };
-        flight.land(self.conn().client().batch_execute(text).await)
+        flight.land(self.conn().client().batch_execute(text)).await
     }
 
     fn note(&self, failure: Failure) {
@@ -368,9 +382,26 @@ struct Flight<'a> {
 }
 
 impl Flight<'_> {
-    fn land<T>(mut self, result: Result<T, tokio_postgres::Error>) -> Result<T, Error> {
-        self.landed = true;
+    async fn land<T>(mut self, reply: impl Future<Output = Result<T, tokio_postgres::Error>>) -> Result<T, Error> {
         let statement = self.statement;
+        let patience = *self.tx.patience.lock();
+        let result = match patience {
+            None => reply.await,
+            Some(patience) => match timeout(patience, reply).await {
+                Ok(result) => result,
+                Err(_) => {
+                    self.landed = true;
+                    self.tx.conn().mark_broken();
+                    self.tx.note(Failure::Failed {
+                        statement,
+                        sqlstate: None,
+                        class: Class::Reconnect,
+                    });
+                    return Err(Error::NoReply { statement, patience });
+                }
+            },
+        };
+        self.landed = true;
         result.map_err(|source| {
             let sqlstate = source.code().map(|code| code.code().to_owned());
             let class = class_of(&source);

@@ -18,6 +18,7 @@ on_both!(
     a_connection_lost_before_commit_is_a_rollback,
     a_fatal_error_in_place_of_the_reply_is_unknown,
     a_reply_that_never_comes_is_unknown,
+    a_statement_whose_reply_never_comes_gives_up_its_connection,
     a_refused_commit_leaves_the_connection_usable,
 );
 
@@ -153,6 +154,26 @@ async fn a_fatal_error_in_place_of_the_reply_is_unknown(cluster: Cluster) {
         Class::Other,
         "not to be run again before it is resolved"
     );
+}
+
+/// A server that is frozen keeps no statement_timeout.
+async fn a_statement_whose_reply_never_comes_gives_up_its_connection(cluster: Cluster) {
+    let db = cluster.database().await;
+    let impatient = db.with(|settings| {
+        settings.reply_timeout.insert(Role::App, Duration::from_millis(200));
+    });
+    let tx = impatient.pool(Role::App).begin(&ONE).await.unwrap();
+    insert(&tx, 1, 1).await.unwrap();
+    let error = tx.query(SLEEP, &[&60f64]).await.expect_err("no reply for a minute");
+    assert!(matches!(error, Error::NoReply { .. }), "{error:?}");
+    assert_eq!(error.class(), Class::Reconnect, "to be run again on another connection");
+    let error = tx.commit().await.expect_err("nobody knows what the statement came to");
+    assert_eq!(error.verdict, Verdict::RolledBack);
+    assert_eq!(db.things().await, 0);
+    let tx = impatient.pool(Role::App).begin(&ONE).await.unwrap();
+    insert(&tx, 1, 1).await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(db.things().await, 1);
 }
 
 async fn a_reply_that_never_comes_is_unknown(cluster: Cluster) {
