@@ -116,8 +116,8 @@ pub(crate) struct Ready {
     pub(crate) now: Timestamp,
     held: Vec<TenantId>,
     pub(crate) unlocked: bool,
-    /// Whether the lane waits for it, which must not take long.
-    in_lane: bool,
+    /// It may wait for others at the write-back as long as it did for locks: it is outside of a lane.
+    patient: bool,
 }
 
 impl<'a> Attempt<'a> {
@@ -159,7 +159,7 @@ impl<'a> Attempt<'a> {
             now,
             held,
             unlocked,
-            in_lane: access != Access::Locked(Wait::Queue),
+            patient: access == Access::Locked(Wait::Queue),
         })))
     }
 
@@ -398,7 +398,7 @@ impl<'a> Attempt<'a> {
         }
         turn.written().await?;
         let start = Instant::now();
-        self.write(tx, &books, &stubs, ready.now, ready.in_lane, turn).await?;
+        self.write(tx, &books, &stubs, ready.now, ready.patient, turn).await?;
         worked += start.elapsed();
         turn.ended().await?;
         // Only now that the batch before has let go of its rows: this does not wait for anybody.
@@ -433,7 +433,7 @@ impl<'a> Attempt<'a> {
         books: &Books,
         stubs: &[(usize, Stub)],
         now: Timestamp,
-        in_lane: bool,
+        patient: bool,
         turn: &Turn,
     ) -> Result<(), Error> {
         let generations = self.inner.generations;
@@ -449,11 +449,13 @@ impl<'a> Attempt<'a> {
             })
             .collect();
         rows.sort_unstable_by(|(a, _), (b, _)| (a.tenant, &a.key).cmp(&(b.tenant, &b.key)));
+        // Inserting waits for a foreign uncommitted row of the same key, and so does updating what was
+        // not locked before: a lane must not, for longer than a moment.
         let bounded = async {
-            if in_lane {
-                tx.set_lock_timeout(self.inner.options.make_timeout).await
-            } else {
+            if patient {
                 Ok(())
+            } else {
+                tx.set_lock_timeout(self.inner.options.make_timeout).await
             }
         };
         let saved = async {

@@ -1,6 +1,6 @@
 //! One batch: tried until its fate is known (the transaction itself is in `attempt.rs`).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,14 +22,21 @@ use crate::table::Wait;
 const FIRST_PAUSE: Duration = Duration::from_millis(4);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-const LOCK_TIMEOUT: &str = "55P03";
-const STATEMENT_TIMEOUT: &str = "57014";
+/// For so long a lane halves a batch to find the tenant whose row somebody else is inserting.
+/// Every half costs [`crate::Options::make_timeout`], and other tenants wait.
+const SEARCH: Duration = Duration::from_secs(1);
+
+/// For so long a batch is halved to find what takes longer than the statement timeout: three of
+/// them, as `init` sets it.
+const SLOW_SEARCH: Duration = Duration::from_secs(45);
 
 /// The attempts at one batch so far.
 struct Course {
     wait: Wait,
     attempts: u32,
     started: Instant,
+    /// When the batch was begun of which this is a half of a half.
+    since: Instant,
 }
 
 enum Next {
@@ -65,7 +72,18 @@ impl Inner {
         at: usize,
         batch: Vec<Pending>,
         wait: Wait,
+        missed: Option<Miss>,
+    ) -> BoxFuture<'_, Vec<Pending>> {
+        self.bring_half_down(at, batch, wait, missed, Instant::now())
+    }
+
+    fn bring_half_down(
+        &self,
+        at: usize,
+        batch: Vec<Pending>,
+        wait: Wait,
         mut missed: Option<Miss>,
+        since: Instant,
     ) -> BoxFuture<'_, Vec<Pending>> {
         Box::pin(async move {
             // What has been tried has started.
@@ -77,6 +95,7 @@ impl Inner {
                 wait,
                 attempts: 0,
                 started: Instant::now(),
+                since,
             };
             let mut held = Vec::new();
             while !batch.is_empty() {
@@ -109,11 +128,11 @@ impl Inner {
                     Next::Halve => {
                         self.lane(at).metrics.bisection();
                         let second = batch.split_off(batch.len() / 2);
-                        held.extend(self.bring_down(at, batch, course.wait, None).await);
+                        held.extend(self.bring_half_down(at, batch, wait, None, since).await);
                         let tenants: Vec<_> = held.iter().map(|pending| pending.intent.tenant).collect();
                         let (behind, second) = split(second, &tenants);
                         held.extend(behind);
-                        held.extend(self.bring_down(at, second, course.wait, None).await);
+                        held.extend(self.bring_half_down(at, second, wait, None, since).await);
                         return held;
                     }
                     Next::GiveUp(answer) => {
@@ -172,8 +191,8 @@ impl Inner {
                 // The time to find out begins now: waiting for the reply may have used up all of it.
                 course.started = Instant::now();
             }
-            // The twin may still be at work. Whose rows it holds is put aside like anybody else, and waits
-            // for it in a detour; then the twin's stubs decide. The others wait for nobody.
+            // The stubs decide. A lane does not wait for the twin, which may still be at work, nor for
+            // who got its locks after it: what is held goes aside, and is waited for there.
             for pending in batch.iter_mut() {
                 pending.unknown = true;
             }
@@ -183,35 +202,20 @@ impl Inner {
             self.lane(at).beware();
             return Next::Again;
         }
+        let sqlstate = miss.error.sqlstate();
         let in_time = course.started.elapsed() < self.options.reconnect;
         let in_attempts = course.attempts < self.options.attempts;
         let again = match class {
             // The fate of a COMMIT is asked for as long as it is tried to reach the server.
             _ if miss.verdict == Verdict::Unknown => in_time,
-            Class::Retry if course.wait == Wait::Skip && !miss.makers.is_empty() => {
-                return Next::Aside(miss.makers);
-            }
-            Class::Retry if miss.error.sqlstate() == Some(LOCK_TIMEOUT) && course.wait == Wait::Skip => {
-                // No row of ours was waited for, so it is a key: another server is about to leave a
-                // stub of it. Whose it is the error does not say; halving finds out.
-                let tenant = batch[0].intent.tenant;
-                return if batch.iter().all(|pending| pending.intent.tenant == tenant) {
-                    Next::Aside(vec![tenant])
-                } else {
-                    Next::Halve
-                };
-            }
-            Class::Retry if miss.error.sqlstate() == Some(LOCK_TIMEOUT) => {
-                if !batch.iter().any(|pending| pending.unknown) {
-                    // The lock timeout has passed once already; whoever holds the row still does.
-                    return Next::GiveUp(Answer::Busy);
-                }
-                // It may be the twin that holds it. "Busy" would say that nothing was done.
-                in_time
-            }
-            Class::Other if miss.error.sqlstate() == Some(STATEMENT_TIMEOUT) && batch.len() > 1 => {
-                return Next::Halve;
-            }
+            Class::Retry if sqlstate == Some("55P03") => match course.wait {
+                Wait::Skip if !miss.makers.is_empty() => return Next::Aside(miss.makers),
+                Wait::Skip => return whose_row(course, batch),
+                // The lock timeout has passed once already; whoever holds the row still does. That is an
+                // answer only to who may be told that nothing was done.
+                Wait::Queue if in_time && batch.iter().any(|pending| pending.unknown) => true,
+                Wait::Queue => return Next::GiveUp(Answer::Busy),
+            },
             Class::Unique if is_stub(&miss.error) => in_attempts,
             Class::Unique | Class::Data => {
                 return if batch.len() > 1 {
@@ -228,6 +232,10 @@ impl Inner {
                 }
                 in_attempts
             }
+            // The statement timeout: fewer intents take less time.
+            Class::Other if sqlstate == Some("57014") && batch.len() > 1 && course.since.elapsed() < SLOW_SEARCH => {
+                return Next::Halve;
+            }
             Class::Other => false,
         };
         if again {
@@ -240,7 +248,7 @@ impl Inner {
             "a batch was given up"
         );
         Next::GiveUp(Answer::Unavailable {
-            reason: reason(class, miss.error.sqlstate()),
+            reason: reason(&miss.error),
         })
     }
 
@@ -310,9 +318,25 @@ impl Inner {
 
 /// Those of the named tenants, and the rest, each in order.
 pub(crate) fn split(batch: Vec<Pending>, tenants: &[TenantId]) -> (Vec<Pending>, Vec<Pending>) {
+    let tenants: HashSet<_> = tenants.iter().collect();
     batch
         .into_iter()
         .partition(|pending| tenants.contains(&pending.intent.tenant))
+}
+
+/// Somebody else is inserting a row that a batch inserts, too: the stub of a key, as a rule. The
+/// error does not say whose it is.
+fn whose_row(course: &Course, batch: &[Pending]) -> Next {
+    let mut tenants: Vec<_> = batch.iter().map(|pending| pending.intent.tenant).collect();
+    tenants.sort_unstable();
+    tenants.dedup();
+    // After a lost reply it is the twin, and it has rows of all of them.
+    let twin = batch.iter().any(|pending| pending.unknown);
+    if tenants.len() == 1 || twin || course.since.elapsed() > SEARCH {
+        Next::Aside(tenants)
+    } else {
+        Next::Halve
+    }
 }
 
 /// A unique violation on any partition of the stub table: another server has the same key.
@@ -320,20 +344,20 @@ fn is_stub(error: &Error) -> bool {
     error.table().is_some_and(|table| table.starts_with("stub_"))
 }
 
-fn reason(class: Class, sqlstate: Option<&str>) -> &'static str {
-    match class {
+fn reason(error: &Error) -> &'static str {
+    match error.class() {
         Class::Retry => "conflicts with other transactions did not end",
+        Class::Reconnect if matches!(error, Error::PoolExhausted { .. }) => "all connections to PostgreSQL are busy",
         Class::Reconnect => "PostgreSQL cannot be reached, or takes no writes",
         Class::Reprepare => "prepared statements kept going stale",
         Class::MissingPartition => "a partition is missing and could not be made",
         Class::Unique => "another server kept working on the same keys",
-        Class::Other => match sqlstate {
-            Some(STATEMENT_TIMEOUT) => "it took PostgreSQL longer than a statement may take",
+        Class::Data | Class::Other => match error.sqlstate() {
+            Some("57014") => "PostgreSQL took longer than its statement timeout, or was told to cancel",
             Some("53100") => "the disk of PostgreSQL is full",
-            Some("42501") => "a role of ours has lost a right",
+            Some("42501") => "a right in PostgreSQL is missing",
             _ => "PostgreSQL refused the transaction",
         },
-        Class::Data => "PostgreSQL refused the transaction",
     }
 }
 

@@ -37,8 +37,8 @@ pub struct Options {
     pub detours: usize,
     /// How long a tenant outside its lane waits for a foreign lock: 5 s.
     pub lock_timeout: Duration,
-    /// How long a lane waits for somebody else: for a foreign uncommitted insert of a row it has to
-    /// make or of a stub, and for a row it updates without having locked it first. 50 ms.
+    /// How long a lane waits for somebody else's row: for a foreign uncommitted insert of one that it
+    /// makes or inserts, and for one it updates without having locked it first. 50 ms.
     pub make_timeout: Duration,
     /// How long it is tried to reach PostgreSQL again, or to learn the fate of a COMMIT: 10 s.
     pub reconnect: Duration,

@@ -191,7 +191,7 @@ impl Metrics<'_> {
         self.counter(
             out,
             "counterfoil_batch_bisections_total",
-            "Batches halved to find a bad intent.",
+            "Batches halved to find an intent that is bad, too slow, or held up by somebody else.",
             |lane| &lane.bisections,
         );
         self.counter(

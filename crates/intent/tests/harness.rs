@@ -95,6 +95,38 @@ impl Harness {
     }
 }
 
+/// The sum over the lanes of a metric's lines that begin so.
+pub fn metric(lanes: &Lanes, begin: &str) -> u64 {
+    let mut text = String::new();
+    lanes.metrics().render(&mut text);
+    let lines = text.lines().filter(|line| line.starts_with(begin));
+    lines
+        .map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap())
+        .sum()
+}
+
+/// Attempts that failed so far with errors of a class.
+pub fn failures(lanes: &Lanes, class: &str) -> u64 {
+    let mut text = String::new();
+    lanes.metrics().render(&mut text);
+    let class = format!("class=\"{class}\"");
+    let lines = text
+        .lines()
+        .filter(|line| line.starts_with("counterfoil_batch_failures_total{") && line.contains(&class));
+    lines
+        .map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap())
+        .sum()
+}
+
+/// Until something is so; a test that waits for what never comes must end, too.
+pub async fn until(what: &str, mut so: impl AsyncFnMut() -> bool) {
+    let start = std::time::Instant::now();
+    while !so().await {
+        assert!(start.elapsed() < Duration::from_secs(20), "it never came: {what}");
+        tokio::task::yield_now().await;
+    }
+}
+
 /// A key nobody has used.
 pub fn fresh() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(1);

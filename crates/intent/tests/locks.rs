@@ -9,7 +9,7 @@ use counterfoil_pg::TenantId;
 use counterfoil_test::Server;
 use futures_util::future::join_all;
 
-use crate::harness::{Harness, accepted, fresh, key, stub};
+use crate::harness::{Harness, accepted, fresh, metric, stub};
 
 /// Lanes in which every tenant meets every other.
 fn one_lane() -> Options {
@@ -91,13 +91,8 @@ async fn an_array_of_a_tenant_aside_lands_in_its_order() {
     }
 }
 
-fn aside(lanes: &counterfoil_intent::Lanes) -> u64 {
-    let mut text = String::new();
-    lanes.metrics().render(&mut text);
-    text.lines()
-        .filter(|line| line.starts_with("counterfoil_lane_detours_total{"))
-        .map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap())
-        .sum()
+fn aside(lanes: &Lanes) -> u64 {
+    metric(lanes, "counterfoil_lane_detours_total{")
 }
 
 #[tokio::test]

@@ -11,5 +11,7 @@ mod faulty_kinds;
 mod harness;
 mod locks;
 mod once;
+mod patience;
 mod poison;
 mod rotation;
+mod unknown;

@@ -9,7 +9,7 @@ pub enum Class {
     /// that somebody else changed after they were loaded without a lock.
     Retry,
     /// Take another connection, then run it again: `57P01`–`57P03`, `25006`, `53300`, `08…`, a
-    /// connection lost before COMMIT was sent, and a pool of which every connection is busy.
+    /// connection lost before COMMIT was sent, and a pool whose connections were all busy.
     Reconnect,
     /// Forget the prepared statements, then run it again: `26000`, `42P05`, the `0A000` of a
     /// stale cached plan.

@@ -103,6 +103,7 @@ async fn a_pool_with_nothing_free(cluster: Cluster) {
     let tx = narrow.pool(Role::App).begin(&ONE).await.unwrap();
     let error = refused(&narrow).await;
     assert!(matches!(error, Error::PoolExhausted { size: 1, .. }), "{error}");
+    assert_eq!(error.class(), Class::Reconnect, "there may be one in a moment");
     assert!(error.to_string().contains("make its pool larger"), "{error}");
     tx.rollback().await;
     narrow.close();
