@@ -49,7 +49,10 @@ GRANT SELECT ON counterfoil.stub_generation TO counterfoil_lane, counterfoil_app
 -- One row: how long a generation is, which is how long a stub is kept at the least.
 CREATE TABLE counterfoil.stub_retention (
     one       boolean     PRIMARY KEY DEFAULT true CHECK (one),
-    retention interval    NOT NULL CHECK (retention > interval '0')
+    retention interval    NOT NULL CHECK (retention > interval '0'),
+    -- The highest generation ever dropped. It never comes back, whatever the clock says: the keys
+    -- whose stubs went with it would be new again.
+    dropped   integer     NOT NULL DEFAULT -1
 );
 GRANT SELECT ON counterfoil.stub_retention TO counterfoil_lane, counterfoil_app, counterfoil_ops, counterfoil_report;
 INSERT INTO counterfoil.stub_retention (retention) VALUES (interval '30 days');

@@ -21,12 +21,9 @@ use crate::pipeline;
 use crate::queue::{Pending, replay};
 use crate::refs::{Asks, Known, Name, Refs};
 use crate::reply::Outcome;
-use crate::store::{self, KeyArrays};
+use crate::store::{self, KeyArrays, Standing};
 use crate::stub::Stub;
 use crate::table::Wait;
-
-/// Generations that keys with a time are looked for in, one by one: the open one and its neighbours.
-const GENERATIONS: usize = 3;
 
 /// What an attempt came to.
 pub(crate) struct Landed {
@@ -166,42 +163,46 @@ impl<'a> Attempt<'a> {
     /// Looks for the stubs of all keys; a hit answers its caller. Returns the database's time.
     async fn look_up(&mut self, tx: &Tx) -> Result<Timestamp, Error> {
         let generations = self.inner.generations;
+        let near = self.inner.lane(self.at).near();
         let mut dated: HashMap<i32, KeyArrays> = HashMap::new();
-        let mut others = KeyArrays::default();
+        // Callers choose the times of their keys: a statement for each generation they come up with
+        // would be one for each key.
+        let mut far = KeyArrays::default();
+        let mut undated = KeyArrays::default();
         for pending in self.batch {
             let intent = &pending.intent;
-            match generations.place(&intent.key) {
-                Place::Of(generation) => dated.entry(generation).or_default().push(intent.tenant, &intent.key),
-                Place::Open => others.push(intent.tenant, &intent.key),
-            }
+            let keys = match generations.place(&intent.key) {
+                Place::Of(generation) if near.contains(&generation) => dated.entry(generation).or_default(),
+                Place::Of(_) => &mut far,
+                Place::Open => &mut undated,
+            };
+            keys.push(intent.tenant, &intent.key);
         }
-        if !others.is_empty() {
+        if !undated.is_empty() {
             // Held to the end of the transaction: rotation must not open another generation
             // between our look for a key that carries no time and our insert of its stub.
             // Awaited by itself, since what it guards must be read by later statements.
             tx.lock_shared(AdvisoryLock::StubGenerations).await?;
         }
-        if dated.len() > GENERATIONS {
-            // However many times callers write into their keys, it is one statement.
-            for (_, keys) in dated.drain() {
-                others.extend(keys);
-            }
-        }
+        let mut anywhere = far;
+        anywhere.append(undated);
         let dated = futures_util::future::join_all(
             dated
                 .iter()
                 .map(|(generation, keys)| store::find(&self.scope, tx, keys, *generation)),
         );
-        let others = async {
-            if others.is_empty() {
+        let anywhere = async {
+            if anywhere.is_empty() {
                 Ok(Vec::new())
             } else {
-                store::find_any(&self.scope, tx, &others).await
+                store::find_any(&self.scope, tx, &anywhere).await
             }
         };
-        let (open, dated, others) = futures_util::join!(store::open_generation(&self.scope, tx), dated, others);
-        let ((now, open), found) = pipeline::both(open, pipeline::all(dated.into_iter().chain([others])))?;
+        let (standing, dated, anywhere) = futures_util::join!(store::standing(&self.scope, tx), dated, anywhere);
+        let (Standing { now, open, dropped }, found) =
+            pipeline::both(standing, pipeline::all(dated.into_iter().chain([anywhere])))?;
         self.open = open;
+        self.inner.lane(self.at).remember_open(open);
         let stubs: HashMap<(TenantId, Key), Stub> = found
             .into_iter()
             .flatten()
@@ -216,7 +217,7 @@ impl<'a> Attempt<'a> {
             };
             match stub {
                 Some(stub) => self.ended.push((i, replay(pending, stub))),
-                None if generations.too_old(&intent.key, now) => {
+                None if generations.too_old(&intent.key, now) || generations.is_dropped(&intent.key, dropped) => {
                     self.ended.push((
                         i,
                         Answer::KeyTooOld {

@@ -227,8 +227,9 @@ impl Inner {
             Class::Retry | Class::Reprepare => in_attempts,
             Class::Reconnect => in_time,
             Class::MissingPartition => {
-                if let Err(error) = self.generations.rotate(&self.database).await {
-                    tracing::warn!(%error, "a stub partition is missing and could not be made");
+                if let Err(error) = self.generations.ensure(&self.database).await {
+                    let error = &error as &dyn std::error::Error;
+                    tracing::warn!(error, "a stub partition is missing and could not be made");
                 }
                 in_attempts
             }

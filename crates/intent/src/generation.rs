@@ -7,7 +7,8 @@ use jiff::Timestamp;
 
 use crate::key::Key;
 use crate::store::{
-    GENERATION_ADD, GENERATION_LIST, GENERATION_REMOVE, GENERATION_SET_OPEN, GENERATION_SETTINGS, RETENTION_SET,
+    GENERATION_ADD, GENERATION_DROP, GENERATION_LIST, GENERATION_REMOVE, GENERATION_SET_OPEN, GENERATION_SETTINGS,
+    RETENTION_SET,
 };
 
 /// A UUIDv7 key this far ahead of the database's clock is refused: its generation is not there yet.
@@ -40,7 +41,7 @@ pub struct Rotation {
     pub added: Vec<i32>,
     pub opened: Option<i32>,
     pub dropped: Vec<i32>,
-    /// The next generation is due, but the lock was never free: it is tried again next time.
+    /// Something is due, but a lock for it was not free: it is tried again next time.
     pub postponed: bool,
 }
 
@@ -84,6 +85,12 @@ impl Generations {
             .is_some_and(|time| now.as_millisecond() - time.as_millisecond() > self.retention_ms)
     }
 
+    /// Whether the generation of a UUIDv7 key has been dropped. By its time it is too old as well,
+    /// unless the database's clock has stepped back since.
+    pub(crate) fn is_dropped(self, key: &Key, dropped: i32) -> bool {
+        matches!(self.place(key), Place::Of(generation) if generation <= dropped)
+    }
+
     /// Whether a UUIDv7 key is too far ahead: more than an hour, or than retention if that is shorter.
     pub(crate) fn ahead(self, key: &Key, now: Timestamp) -> bool {
         let most = self
@@ -99,19 +106,8 @@ impl Generations {
         let mut done = Rotation::default();
         let (now, alive) = self.alive(database).await?;
         let current = self.at(now);
-        // The one before is there for keys that were made in it and are sent late.
-        for generation in current - 1..=current + 1 {
-            if !alive.iter().any(|(there, _)| *there == generation) {
-                self.add(database, generation).await?;
-                done.added.push(generation);
-            }
-        }
-        let open = alive
-            .iter()
-            .filter(|(_, opened)| opened.is_some())
-            .map(|(generation, _)| *generation)
-            .max();
-        if open.is_none_or(|open| open < current) {
+        self.add_around(database, current, &alive, &mut done).await?;
+        if open_of(&alive).is_none_or(|open| open < current) {
             if self.open(database, current).await? {
                 done.opened = Some(current);
             } else {
@@ -126,6 +122,46 @@ impl Generations {
             }
         }
         Ok(done)
+    }
+
+    /// What a batch needs whose partition is missing: the partitions of now and next, and in a new
+    /// installation an open generation. All else is left to [`Self::rotate`].
+    pub(crate) async fn ensure(self, database: &Database) -> Result<(), Error> {
+        let (now, alive) = self.alive(database).await?;
+        let current = self.at(now);
+        self.add_around(database, current, &alive, &mut Rotation::default())
+            .await?;
+        if open_of(&alive).is_none() {
+            self.open(database, current).await?;
+        }
+        Ok(())
+    }
+
+    async fn add_around(
+        self,
+        database: &Database,
+        current: i32,
+        alive: &[(i32, Option<Timestamp>)],
+        done: &mut Rotation,
+    ) -> Result<(), Error> {
+        // The one before is there for keys that were made in it and are sent late.
+        for generation in current - 1..=current + 1 {
+            if alive.iter().any(|(there, _)| *there == generation) {
+                continue;
+            }
+            match self.add(database, generation).await {
+                Ok(true) => done.added.push(generation),
+                Ok(false) => {}
+                // Another server is making it, or somebody has the table locked.
+                Err(error) if error.class() == Class::Retry => {
+                    let error = &error as &dyn std::error::Error;
+                    tracing::warn!(error, generation, "a partition of stubs could not be made yet");
+                    done.postponed = true;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     /// Generations whose every stub is older than retention: the clock has passed the end of the
@@ -160,29 +196,28 @@ impl Generations {
     }
 
     /// Makes a partition by CREATE and ATTACH: CREATE … PARTITION OF would take an ACCESS
-    /// EXCLUSIVE lock on the parent, and every batch would wait for it.
-    async fn add(self, database: &Database, generation: i32) -> Result<(), Error> {
-        let result = async {
-            let tx = database.pool(Role::Owner).begin(&Scope::Installation).await?;
-            tx.set_lock_timeout(DDL_LOCK_TIMEOUT).await?;
-            // Two servers may come at once: the row makes the second wait for the first.
-            if tx.execute(GENERATION_ADD, &[&generation]).await? == 0 {
-                tx.rollback().await;
-                return Ok(());
-            }
-            tx.batch(&format!(
-                "CREATE TABLE counterfoil.stub_{generation}
-                    (LIKE counterfoil.stub INCLUDING ALL)
-                    WITH (autovacuum_vacuum_insert_scale_factor = 0.1, autovacuum_freeze_min_age = 0);
-                 ALTER TABLE counterfoil.stub_{generation} ENABLE ROW LEVEL SECURITY;
-                 ALTER TABLE counterfoil.stub_{generation} FORCE ROW LEVEL SECURITY;
-                 ALTER TABLE counterfoil.stub ATTACH PARTITION counterfoil.stub_{generation}
-                    FOR VALUES IN ({generation});"
-            ))
-            .await?;
-            tx.commit().await.map_err(|error| error.source)
-        };
-        result.await
+    /// EXCLUSIVE lock on the parent, and every batch would wait for it. `false`: it is there, or was
+    /// dropped and does not come back.
+    async fn add(self, database: &Database, generation: i32) -> Result<bool, Error> {
+        let tx = database.pool(Role::Owner).begin(&Scope::Installation).await?;
+        tx.set_lock_timeout(DDL_LOCK_TIMEOUT).await?;
+        // Two servers may come at once: the row makes the second wait for the first.
+        if tx.execute(GENERATION_ADD, &[&generation]).await? == 0 {
+            tx.rollback().await;
+            return Ok(false);
+        }
+        tx.batch(&format!(
+            "CREATE TABLE counterfoil.stub_{generation}
+                (LIKE counterfoil.stub INCLUDING ALL)
+                WITH (autovacuum_vacuum_insert_scale_factor = 0.1, autovacuum_freeze_min_age = 0);
+             ALTER TABLE counterfoil.stub_{generation} ENABLE ROW LEVEL SECURITY;
+             ALTER TABLE counterfoil.stub_{generation} FORCE ROW LEVEL SECURITY;
+             ALTER TABLE counterfoil.stub ATTACH PARTITION counterfoil.stub_{generation}
+                FOR VALUES IN ({generation});"
+        ))
+        .await?;
+        tx.commit().await.map_err(|error| error.source)?;
+        Ok(true)
     }
 
     /// Opens a generation under the exclusive lock: a batch that has read the open generation, and
@@ -194,9 +229,9 @@ impl Generations {
         while std::time::Instant::now() < deadline {
             let tx = database.pool(Role::Owner).begin(&Scope::Installation).await?;
             if tx.try_lock_exclusive(AdvisoryLock::StubGenerations).await? {
-                tx.execute(GENERATION_SET_OPEN, &[&generation]).await?;
+                let opened = tx.execute(GENERATION_SET_OPEN, &[&generation]).await? == 1;
                 tx.commit().await.map_err(|error| error.source)?;
-                return Ok(true);
+                return Ok(opened);
             }
             tx.rollback().await;
             tokio::time::sleep(Duration::from_millis(rand::random_range(1..5))).await;
@@ -211,6 +246,8 @@ impl Generations {
             if !tx.try_lock_exclusive(AdvisoryLock::StubGenerations).await? {
                 return Ok::<_, Error>(false);
             }
+            // First of all: one that adds it at this moment waits for this row before it waits for any.
+            tx.execute(GENERATION_DROP, &[&generation]).await?;
             if tx.execute(GENERATION_REMOVE, &[&generation]).await? == 0 {
                 return Ok(true);
             }
@@ -231,6 +268,12 @@ impl Generations {
             Err(error) => Err(error),
         }
     }
+}
+
+/// The open generation: the highest that was ever opened.
+fn open_of(alive: &[(i32, Option<Timestamp>)]) -> Option<i32> {
+    let opened = alive.iter().filter(|(_, opened)| opened.is_some());
+    opened.map(|(generation, _)| *generation).max()
 }
 
 #[cfg(test)]

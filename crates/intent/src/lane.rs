@@ -1,8 +1,9 @@
 //! Lanes: what combines waiting intents into one transaction.
 
 use std::hash::{BuildHasher, RandomState};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use counterfoil_pg::{Database, Error, Role, Scope, TenantId};
@@ -75,6 +76,8 @@ pub(crate) struct Lane {
     pub(crate) metrics: LaneMetrics,
     /// How many batches more lock their rows before they load them.
     wary: AtomicU32,
+    /// The open generation when it was last looked; [`i32::MIN`] before.
+    open: AtomicI32,
 }
 
 /// After somebody else was met at the rows of a lane, this many batches lock before they load. A
@@ -91,6 +94,16 @@ impl Lane {
 
     pub(crate) fn beware(&self) {
         self.wary.store(WARY, Ordering::Relaxed);
+    }
+
+    /// The generations in which the keys of honest callers are: the open one and its neighbours.
+    pub(crate) fn near(&self) -> RangeInclusive<i32> {
+        let open = self.open.load(Ordering::Relaxed);
+        open.saturating_sub(1)..=open.saturating_add(1)
+    }
+
+    pub(crate) fn remember_open(&self, open: Option<i32>) {
+        self.open.store(open.unwrap_or(i32::MIN), Ordering::Relaxed);
     }
 }
 
@@ -125,6 +138,7 @@ impl Lanes {
             metrics: LaneMetrics::new(),
             wanted: AtomicUsize::new(1),
             wary: AtomicU32::new(0),
+            open: AtomicI32::new(i32::MIN),
         });
         let inner = Arc::new(Inner {
             lanes: lanes.collect(),

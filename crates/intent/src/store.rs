@@ -20,6 +20,7 @@ statements! {
     GENERATION_OPEN = "generation_open" ();
     GENERATION_LIST = "generation_list" ();
     GENERATION_ADD = "generation_add" (INT4);
+    GENERATION_DROP = "generation_drop" (INT4);
     GENERATION_SET_OPEN = "generation_set_open" (INT4);
     GENERATION_REMOVE = "generation_remove" (INT4);
     GENERATION_SETTINGS = "generation_settings" ();
@@ -54,9 +55,9 @@ impl KeyArrays {
         self.keys.push(key.to_bytes());
     }
 
-    pub(crate) fn extend(&mut self, other: Self) {
-        self.tenants.extend(other.tenants);
-        self.keys.extend(other.keys);
+    pub(crate) fn append(&mut self, mut others: Self) {
+        self.tenants.append(&mut others.tenants);
+        self.keys.append(&mut others.keys);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -133,10 +134,21 @@ pub(crate) async fn insert(
     Ok(())
 }
 
-/// The database's clock and the open generation.
-pub(crate) async fn open_generation(_scope: &Scope, tx: &Tx) -> Result<(Timestamp, Option<i32>), Error> {
+/// The database's clock, and how far generations have come by it.
+pub(crate) struct Standing {
+    pub(crate) now: Timestamp,
+    pub(crate) open: Option<i32>,
+    /// The highest that was ever dropped.
+    pub(crate) dropped: i32,
+}
+
+pub(crate) async fn standing(_scope: &Scope, tx: &Tx) -> Result<Standing, Error> {
     let row = tx.query_one(GENERATION_OPEN, &[]).await?;
-    Ok((row.get(0), row.get(1)))
+    Ok(Standing {
+        now: row.get(0),
+        open: row.get(1),
+        dropped: row.get(2),
+    })
 }
 
 pub(crate) async fn clock(_scope: &Scope, tx: &Tx) -> Result<Timestamp, Error> {

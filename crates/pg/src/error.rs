@@ -146,7 +146,7 @@ impl Error {
             }
             Self::Connect(error) => error.class(),
             Self::Swallowed { class, .. } => *class,
-            Self::Lost | Self::PoolExhausted { .. } => Class::Reconnect,
+            Self::Lost | Self::NoReply { .. } | Self::PoolExhausted { .. } => Class::Reconnect,
             Self::Stale { .. } => Class::Retry,
             // A lost reply is nobody's reason to run anything again before it is resolved.
             Self::CommitLost { .. }

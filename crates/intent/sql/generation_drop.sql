@@ -1,0 +1,1 @@
+UPDATE counterfoil.stub_retention SET dropped = greatest(dropped, $1)
