@@ -122,7 +122,7 @@ pub fn failures(lanes: &Lanes, class: &str) -> u64 {
 pub async fn until(what: &str, mut so: impl AsyncFnMut() -> bool) {
     let start = std::time::Instant::now();
     while !so().await {
-        assert!(start.elapsed() < Duration::from_secs(20), "it never came: {what}");
+        assert!(start.elapsed() < Duration::from_secs(40), "it never came: {what}");
         tokio::task::yield_now().await;
     }
 }

@@ -9,7 +9,7 @@ use counterfoil_pg::TenantId;
 use counterfoil_test::Server;
 use futures_util::future::join_all;
 
-use crate::harness::{Harness, accepted, fresh, metric, stub};
+use crate::harness::{Harness, accepted, fresh, key, metric, stub};
 
 /// Lanes in which every tenant meets every other.
 fn one_lane() -> Options {

@@ -118,7 +118,7 @@ async fn take_away(harness: &Harness, generation: i64) {
 
 #[tokio::test]
 async fn a_generation_that_was_dropped_is_remembered() {
-    let harness = Harness::with_retention(Server::Pg18, Duration::from_millis(300)).await;
+    let harness = Harness::with_retention(Server::Pg18, Duration::from_secs(1)).await;
     let db = harness.test.database();
     let generations = Generations::load(&db).await.unwrap();
     let dropped = loop {
