@@ -16,7 +16,7 @@ use crate::attempt::{Access, Attempt, Landed, Miss, Rows, Stop};
 use crate::batch::split;
 use crate::books::Books;
 use crate::lane::{Inner, Lane, Options};
-use crate::queue::Pending;
+use crate::queue::{Pending, weight};
 use crate::table::Wait;
 
 /// A batch in its transaction, loaded.
@@ -173,14 +173,14 @@ async fn reached(
         .ok_or(Stop::Behind)
 }
 
-/// How large batches are: what takes about [`Options::batch_time`].
+/// How large batches are, by weight: what takes about [`Options::batch_time`].
 struct Pace {
     most: usize,
     time: Duration,
     bound: usize,
 }
 
-/// A batch is never bounded to fewer intents than this by the time it takes: the fixed cost of a
+/// A batch is never bounded to less weight than this by the time it takes: the fixed cost of a
 /// commit would otherwise shrink batches until there is nothing but fixed cost.
 const SMALLEST_BOUND: usize = 64;
 
@@ -196,15 +196,15 @@ impl Pace {
     /// The bound follows the time batches take, slowly; a batch that was not full says little about
     /// larger ones. `worked` is without COMMIT: that waits for the disk, which takes as long for a
     /// small batch, and to count it would make batches smaller the slower the disk is.
-    fn follow(&mut self, size: usize, worked: Duration) {
-        if size * 2 > self.bound {
+    fn follow(&mut self, weight: usize, worked: Duration) {
+        if weight * 2 > self.bound {
             let fits = self.time.as_secs_f64() / worked.as_secs_f64().max(1e-6);
             #[allow(
                 clippy::cast_possible_truncation,
                 clippy::cast_sign_loss,
                 clippy::cast_precision_loss
             )]
-            let wanted = (size as f64 * fits.min(8.0)) as usize;
+            let wanted = (weight as f64 * fits.min(8.0)) as usize;
             self.bound = ((self.bound * 3 + wanted) / 4).clamp(SMALLEST_BOUND.min(self.most), self.most);
         }
     }
@@ -217,6 +217,7 @@ const LANDING: usize = 2;
 /// A batch that is landing.
 struct Landing {
     size: usize,
+    weight: usize,
     stage: watch::Receiver<Stage>,
     task: Option<JoinHandle<Came>>,
     /// Nothing before its end, and nothing if it panicked.
@@ -262,8 +263,10 @@ pub(crate) async fn run(inner: Arc<Inner>, at: usize) {
     // Whether the last batch needed locks. Such a one is looked up for nothing beside others.
     let mut locks = false;
     loop {
-        let batch = worker.gather().await;
-        let mut batch = worker.inner.drop_late(at, batch);
+        let Some(batch) = worker.gather().await else {
+            return;
+        };
+        let mut batch = worker.inner.sift(at, batch, false);
         if locks {
             worker.reap(0, &mut batch).await;
         }
@@ -306,8 +309,9 @@ impl Worker {
     }
 
     /// Waits for the next batch. Beside others, until half as many wait as the last one has: with
-    /// whatever happens to be there batches would become smaller and smaller.
-    async fn gather(&mut self) -> Vec<Pending> {
+    /// whatever happens to be there batches would become smaller and smaller. `None`: there will be
+    /// nothing more.
+    async fn gather(&mut self) -> Option<Vec<Pending>> {
         loop {
             let enough = self.landing.back().map_or(1, |landing| landing.size / 2);
             let enough = enough.clamp(1, self.pace.bound);
@@ -319,8 +323,12 @@ impl Worker {
                 if queue.waiting() >= enough {
                     let batch = queue.take(self.pace.bound);
                     if !batch.is_empty() {
-                        return batch;
+                        return Some(batch);
                     }
+                }
+                // Under the lock of the queue: whoever puts something in looks under it, too.
+                if self.landing.is_empty() && inner.is_closing() && queue.is_idle() {
+                    return None;
                 }
             }
             match self.landing.front_mut() {
@@ -349,7 +357,7 @@ impl Worker {
             landing.wait().await;
             match landing.came {
                 Some(Came::Landed { held, worked }) if held.is_empty() => {
-                    self.pace.follow(landing.size, worked);
+                    self.pace.follow(landing.weight, worked);
                 }
                 came => {
                     self.recover(came, next).await;
@@ -400,7 +408,7 @@ impl Worker {
 
     /// Lands a batch in a task of its own, beside which the next is prepared.
     fn start(&mut self, batch: Vec<Pending>, prepared: Prepared, before: Vec<watch::Receiver<Stage>>) {
-        let (inner, at, size) = (Arc::clone(&self.inner), self.at, batch.len());
+        let (inner, at, size, weight) = (Arc::clone(&self.inner), self.at, batch.len(), weight(&batch));
         let mut turn = Turn::behind(before);
         let stage = turn.own.subscribe();
         let task = tokio::spawn(async move {
@@ -423,6 +431,7 @@ impl Worker {
         });
         self.landing.push_back(Landing {
             size,
+            weight,
             stage,
             task: Some(task),
             came: None,
@@ -434,13 +443,14 @@ impl Worker {
         if batch.is_empty() {
             return;
         }
-        let (size, start, committing) = (batch.len(), Instant::now(), self.lane().metrics.committing());
+        let (size, weight) = (batch.len(), weight(&batch));
+        let (start, committing) = (Instant::now(), self.lane().metrics.committing());
         self.inner.land(self.at, batch, Wait::Skip).await;
         let took = start.elapsed();
         let metrics = &self.lane().metrics;
         metrics.batch(size, took);
         let worked = took.saturating_sub(metrics.committing() - committing);
-        self.pace.follow(size, worked);
+        self.pace.follow(weight, worked);
     }
 }
 

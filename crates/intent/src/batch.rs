@@ -86,11 +86,7 @@ impl Inner {
         since: Instant,
     ) -> BoxFuture<'_, Vec<Pending>> {
         Box::pin(async move {
-            // What has been tried has started.
-            let mut batch = match missed {
-                Some(_) => batch,
-                None => self.drop_late(at, batch),
-            };
+            let mut batch = self.sift(at, batch, missed.is_some());
             let mut course = Course {
                 wait,
                 attempts: 0,
@@ -145,19 +141,28 @@ impl Inner {
         })
     }
 
-    /// Answers the intents whose deadline has passed, and returns the others.
-    pub(crate) fn drop_late(&self, at: usize, batch: Vec<Pending>) -> Vec<Pending> {
+    /// Ends the intents that must not land any more: what stands behind one that ended without an
+    /// outcome, and what is past its deadline, unless it has been `tried`, and so has started.
+    pub(crate) fn sift(&self, at: usize, batch: Vec<Pending>, tried: bool) -> Vec<Pending> {
         let now = Instant::now();
-        let (late, batch): (Vec<_>, Vec<_>) = batch
-            .into_iter()
-            .partition(|pending| !pending.unknown && pending.intent.deadline.is_some_and(|deadline| deadline <= now));
-        self.finish(
-            at,
-            late.into_iter()
-                .map(|pending| (pending, Answer::DeadlinePassed))
-                .collect(),
-        );
-        batch
+        let mut ended = Vec::new();
+        let mut left = Vec::with_capacity(batch.len());
+        for pending in batch {
+            let late = || pending.intent.deadline.is_some_and(|deadline| deadline <= now);
+            let answer = match pending.series.broken() {
+                // It may have landed already. That has to be found out.
+                _ if pending.unknown => None,
+                Some(answer) => Some(answer.clone()),
+                None if !tried && late() => Some(Answer::DeadlinePassed),
+                None => None,
+            };
+            match answer {
+                Some(answer) => ended.push((pending, answer)),
+                None => left.push(pending),
+            }
+        }
+        self.finish(at, ended);
+        left
     }
 
     /// Hands out the answers of an attempt that came to its end; returns the intents that have none.

@@ -45,6 +45,9 @@ pub struct Intent {
     pub(crate) all: bool,
     pub(crate) hashes: Hashes,
     pub(crate) deadline: Option<Instant>,
+    /// What share of a batch and of its tenant's turn it takes: one for each effect, and one for
+    /// each KiB of their bodies.
+    pub(crate) weight: usize,
 }
 
 #[derive(Deserialize)]
@@ -84,7 +87,7 @@ impl Kinds {
         match (envelope.kind, envelope.body, envelope.all) {
             (Some(kind), Some(body), None) => {
                 let effect = self.effect(limits, &kind, body, "body")?;
-                Ok(Intent::new(tenant, key, vec![effect], false))
+                Ok(Intent::new(tenant, key, vec![effect], false, body.get().len()))
             }
             (None, None, Some(parts)) => {
                 if parts.is_empty() {
@@ -98,11 +101,12 @@ impl Kinds {
                     ));
                 }
                 let mut effects = Vec::with_capacity(parts.len());
+                let bytes = parts.iter().map(|part| part.body.get().len()).sum();
                 for (i, part) in parts.iter().enumerate() {
                     let effect = self.effect(limits, &part.kind, part.body, "body");
                     effects.push(effect.map_err(|invalid| invalid.within(&format!("all[{i}]")))?);
                 }
-                Ok(Intent::new(tenant, key, effects, true))
+                Ok(Intent::new(tenant, key, effects, true, bytes))
             }
             _ => Err(Invalid::new(
                 "intent_shape",
@@ -145,7 +149,7 @@ impl Kinds {
         let key = one_key(header, key.as_deref())?;
         let body = RawValue::from_string(rest).expect("made of JSON");
         let effect = self.effect(limits, kind, &body, "")?;
-        Ok(Intent::new(tenant, key, vec![effect], false))
+        Ok(Intent::new(tenant, key, vec![effect], false, body.get().len()))
     }
 
     /// An intent of our own workers and imports, of a body that never was JSON.
@@ -163,6 +167,7 @@ impl Kinds {
                 body: Box::new(body),
             }],
             false,
+            0,
         )
     }
 
@@ -241,7 +246,7 @@ fn one_key(header: Option<&str>, body: Option<&str>) -> Result<Key, Invalid> {
 }
 
 impl Intent {
-    fn new(tenant: TenantId, key: Key, effects: Vec<Effect>, all: bool) -> Self {
+    fn new(tenant: TenantId, key: Key, effects: Vec<Effect>, all: bool, bytes: usize) -> Self {
         let mut fields = Fields::new();
         fields.field("kind", if all { b"all" } else { effects[0].kind.name().as_bytes() });
         for (i, effect) in effects.iter().enumerate() {
@@ -254,6 +259,7 @@ impl Intent {
         Self {
             tenant,
             key,
+            weight: effects.len() + bytes / 1024,
             effects,
             all,
             hashes: fields.finish(),

@@ -17,16 +17,17 @@ use crate::intent::Intent;
 use crate::key::Key;
 use crate::kind::Kinds;
 use crate::metrics::{Depth, LaneMetrics, Metrics};
-use crate::queue::{Bounds, Pending, Queue, send};
+use crate::queue::{Bounds, Pending, Queue, Series, send};
 use crate::store;
 use crate::table::Wait;
 
 /// How the lanes are set up. Every field has a stated default.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Lanes, each with one connection: 4.
+    /// Lanes, each with up to three connections, since its batches overlap: 4.
     pub lanes: usize,
-    /// Intents in one batch at the most: 2,000.
+    /// Weight of one batch at the most: 2,000. An intent weighs one for each effect and one more for each
+    /// KiB of their bodies.
     pub batch: usize,
     /// What the work of a batch should take, COMMIT aside, by which its size is bounded: 10 ms.
     pub batch_time: Duration,
@@ -177,6 +178,8 @@ impl Lanes {
         let mut waiting = Vec::with_capacity(intents.len());
         {
             let mut full = false;
+            let many = intents.len() > 1;
+            let mut series: Option<(TenantId, Series)> = None;
             let mut intents = intents.into_iter().peekable();
             while let Some(first) = intents.peek() {
                 let at = self.inner.lane_of(first.tenant);
@@ -184,7 +187,14 @@ impl Lanes {
                 let mut queue = lane.queue.lock();
                 // One lock for a run of intents of the same lane: requests are of one tenant.
                 while let Some(intent) = intents.next_if(|next| self.inner.lane_of(next.tenant) == at) {
-                    waiting.push(self.push(&mut queue, lane, intent, &mut full));
+                    // Requests are of one tenant. What our own workers send of many, one after
+                    // another, does not depend on each other.
+                    let tenant = intent.tenant;
+                    if many && series.as_ref().is_none_or(|(of, _)| *of != tenant) {
+                        series = Some((tenant, Series::of_many()));
+                    }
+                    let series = series.as_ref().map(|(_, series)| series.clone()).unwrap_or_default();
+                    waiting.push(self.push(&mut queue, lane, intent, series, &mut full));
                 }
                 let enough = queue.waiting() >= lane.wanted.load(Ordering::Relaxed);
                 drop(queue);
@@ -213,9 +223,10 @@ impl Lanes {
         queue: &mut Queue,
         lane: &Lane,
         intent: Intent,
+        series: Series,
         full: &mut bool,
     ) -> Result<oneshot::Receiver<Answer>, Answer> {
-        if self.inner.closing.load(Ordering::Acquire) {
+        if self.inner.is_closing() {
             return Err(Answer::ShuttingDown);
         }
         // Once one intent of an array finds no room, the rest is not taken either: a later one
@@ -226,6 +237,7 @@ impl Lanes {
                 intent,
                 origin: rand::random(),
                 unknown: false,
+                series,
                 reply,
             }) {
                 Ok(()) => return Ok(answer),
@@ -278,11 +290,18 @@ impl Lanes {
         }
     }
 
-    /// Takes nothing more, and waits until everything that was accepted has its answer. Returns
-    /// whether it all ended within [`Options::drain`].
+    /// [`Self::shutdown_by`] after [`Options::drain`].
     pub async fn shutdown(&self) -> bool {
+        self.shutdown_by(Instant::now() + self.inner.options.drain).await
+    }
+
+    /// Takes nothing more, and waits until everything that was accepted has its answer; the lanes
+    /// then end. Returns whether all had it by `deadline`.
+    pub async fn shutdown_by(&self, deadline: Instant) -> bool {
         self.inner.closing.store(true, Ordering::Release);
-        let deadline = Instant::now() + self.inner.options.drain;
+        for lane in &self.inner.lanes {
+            lane.work.notify_one();
+        }
         loop {
             if self.inner.lanes.iter().all(|lane| lane.queue.lock().is_idle()) {
                 break true;
@@ -299,6 +318,10 @@ impl Inner {
     fn lane_of(&self, tenant: TenantId) -> usize {
         let lanes = u64::try_from(self.lanes.len()).expect("lanes are few");
         usize::try_from(self.hasher.hash_one(tenant) % lanes).expect("lanes are few")
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
     }
 
     pub(crate) fn lane(&self, at: usize) -> &Lane {

@@ -1,6 +1,7 @@
 //! What waits in a lane, and whose turn it is. Pure: no clock, no I/O.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, OnceLock};
 
 use counterfoil_pg::TenantId;
 use tokio::sync::oneshot;
@@ -10,9 +11,41 @@ use crate::intent::Intent;
 use crate::key::Key;
 use crate::stub::Stub;
 
-/// How many intents of one tenant are taken before the next tenant has its turn. Every intent
-/// counts one, so this deficit round robin never has a deficit to carry over.
+/// What weight of intents of one tenant is taken before the next tenant has its turn (deficit round
+/// robin): a heavier intent waits until its tenant has saved up for it.
 const QUANTUM: usize = 32;
+
+/// Intents of one tenant that were handed over together. Once one of them ends without an outcome,
+/// for a reason that may pass, those after it end the same way: they must not land before it is sent
+/// again.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Series(Option<Arc<OnceLock<Answer>>>);
+
+impl Series {
+    /// For more than one intent.
+    pub(crate) fn of_many() -> Self {
+        Self(Some(Arc::default()))
+    }
+
+    /// How one of them ended, if those that have not been tried yet are to end like it.
+    pub(crate) fn broken(&self) -> Option<&Answer> {
+        self.0.as_ref()?.get()
+    }
+
+    fn ended(&self, answer: &Answer) {
+        let Some(end) = &self.0 else { return };
+        let of_the_rest = match answer {
+            Answer::Busy | Answer::Unavailable { .. } => answer.clone(),
+            // Of the rest it is known that nothing was done.
+            Answer::Unknown => Answer::Unavailable {
+                reason: "what became of an intent before it in the same request is not known",
+            },
+            _ => return,
+        };
+        // The first one counts.
+        let _ = end.set(of_the_rest);
+    }
+}
 
 /// An intent on its way, with the caller that waits for it.
 pub(crate) struct Pending {
@@ -22,6 +55,7 @@ pub(crate) struct Pending {
     /// Its COMMIT was sent once and no reply came. Until a stub or a commit decides, nothing that
     /// says "not done" may be answered.
     pub(crate) unknown: bool,
+    pub(crate) series: Series,
     pub(crate) reply: oneshot::Sender<Answer>,
 }
 
@@ -52,6 +86,8 @@ struct Line {
     /// Out of the lane: somebody else holds a row of this tenant, and a detour serves its line.
     aside: bool,
     followers: usize,
+    /// Weight that its turns have given it and that it has not used.
+    credit: usize,
 }
 
 /// The waiting intents of one lane, tenant by tenant.
@@ -121,15 +157,32 @@ impl Queue {
         Ok(())
     }
 
-    /// Takes up to `most` intents, tenants taking turns.
+    /// Takes intents of up to `most` in weight, but at least one, tenants taking turns.
     pub(crate) fn take(&mut self, most: usize) -> Vec<Pending> {
         let mut out = Vec::with_capacity(most.min(self.waiting));
-        while out.len() < most {
+        let (mut weight, mut full) = (0, false);
+        while weight < most && !full {
             let Some(tenant) = self.turns.pop_front() else { break };
             let line = self.lines.get_mut(&tenant).expect("a tenant with a turn has a line");
-            let count = QUANTUM.min(most - out.len()).min(line.waiting.len());
-            out.extend(line.waiting.drain(..count));
-            if !line.waiting.is_empty() {
+            line.credit += QUANTUM;
+            while let Some(next) = line.waiting.front().map(|pending| pending.intent.weight) {
+                if next > line.credit {
+                    break;
+                }
+                full = weight + next > most && !out.is_empty();
+                if full {
+                    break;
+                }
+                line.credit -= next;
+                weight += next;
+                out.extend(line.waiting.pop_front());
+            }
+            if line.waiting.is_empty() {
+                line.credit = 0;
+            } else if full {
+                // Its turn was cut short: it comes first in the next batch.
+                self.turns.push_front(tenant);
+            } else {
                 self.turns.push_back(tenant);
             }
         }
@@ -151,7 +204,7 @@ impl Queue {
         !std::mem::replace(&mut line.aside, true)
     }
 
-    /// Takes from the line of a tenant that is aside. An empty line puts the tenant back into the lane.
+    /// Takes from the line of a tenant that is aside, as [`Self::take`] does. An empty line puts the tenant back into the lane.
     pub(crate) fn take_aside(&mut self, tenant: TenantId, most: usize) -> Vec<Pending> {
         let Some(line) = self.lines.get_mut(&tenant).filter(|line| line.aside) else {
             return Vec::new();
@@ -161,7 +214,12 @@ impl Queue {
             self.forget_line(tenant);
             return Vec::new();
         }
-        let count = most.min(line.waiting.len());
+        let mut weight = 0;
+        let fits = line.waiting.iter().take_while(|pending| {
+            weight += pending.intent.weight;
+            weight <= most
+        });
+        let count = fits.count().max(1);
         let out: Vec<_> = line.waiting.drain(..count).collect();
         self.waiting -= out.len();
         self.running += out.len();
@@ -177,6 +235,7 @@ impl Queue {
         } else {
             answer
         };
+        pending.series.ended(&answer);
         let (tenant, key) = (pending.intent.tenant, pending.intent.key);
         self.running -= 1;
         let flights = self
@@ -231,6 +290,11 @@ impl Queue {
             self.lines.remove(&tenant);
         }
     }
+}
+
+/// What a batch weighs.
+pub(crate) fn weight(batch: &[Pending]) -> usize {
+    batch.iter().map(|pending| pending.intent.weight).sum()
 }
 
 /// What a stub that is there already tells a submission of the same key.

@@ -35,6 +35,7 @@ fn pending(tenant: i64, key: &str, body: &str) -> (Pending, oneshot::Receiver<An
             intent,
             origin: 0,
             unknown: false,
+            series: Series::default(),
             reply,
         },
         answer,
@@ -168,6 +169,46 @@ fn an_unknown_intent_is_never_told_that_nothing_was_done() {
     pending.unknown = true;
     end(&mut queue, pending, Answer::Busy);
     assert!(matches!(answer.try_recv(), Ok(Answer::Unknown)));
+}
+
+fn push_weighing(queue: &mut Queue, tenant: i64, key: &str, weight: usize) -> oneshot::Receiver<Answer> {
+    let (mut pending, answer) = pending(tenant, key, "");
+    pending.intent.weight = weight;
+    assert!(queue.push(pending).is_ok());
+    answer
+}
+
+#[test]
+fn a_batch_and_a_turn_are_bounded_by_weight_not_by_number() {
+    let mut queue = queue(5_000, 50_000);
+    let mut waiting = Vec::new();
+    for i in 0..300 {
+        waiting.push(push_weighing(&mut queue, 1, &format!("h{i}"), 96));
+        waiting.push(push(&mut queue, 2, &format!("l{i}")));
+    }
+    for _ in 0..2 {
+        let batch = queue.take(200);
+        // A heavy one every third turn; the light tenant has all of its turns, 32 in each.
+        let heavy = batch.iter().filter(|pending| pending.intent.tenant.0 == 1).count();
+        assert_eq!((heavy, batch.len() - heavy), (1, 104));
+        assert_eq!(super::weight(&batch), 200);
+    }
+}
+
+#[test]
+fn what_weighs_more_than_a_batch_is_a_batch_of_its_own() {
+    let mut queue = queue(10, 10);
+    let _waiting = [
+        push_weighing(&mut queue, 1, "heavy", 5_000),
+        push(&mut queue, 1, "light"),
+        push_weighing(&mut queue, 1, "heavier", 6_000),
+    ];
+    assert_eq!(keys(&queue.take(64)), [(1, "heavy".to_owned())]);
+    let light = queue.take(64);
+    assert_eq!(keys(&light), [(1, "light".to_owned())]);
+    assert!(queue.put_aside(TenantId(1), light));
+    assert_eq!(keys(&queue.take_aside(TenantId(1), 64)), [(1, "light".to_owned())]);
+    assert_eq!(keys(&queue.take_aside(TenantId(1), 64)), [(1, "heavier".to_owned())]);
 }
 
 proptest! {

@@ -11,6 +11,7 @@ mod faulty_kinds;
 mod harness;
 mod locks;
 mod once;
+mod order;
 mod patience;
 mod poison;
 mod rotation;

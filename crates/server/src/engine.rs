@@ -2,6 +2,7 @@
 //! their own behind it and need no database.
 
 use std::future::Future;
+use std::time::Instant;
 
 use counterfoil_intent::{Answer, Intent, Key, Kinds, Lanes, StubState};
 use counterfoil_ledger::read::{self, AccountView, BalanceAt, EntryView, HoldView, Order, TransferView};
@@ -85,8 +86,8 @@ pub trait Engine: Send + Sync + 'static {
     /// Appends what the rooms below count, in the text format of Prometheus.
     fn render_metrics(&self, out: &mut String);
 
-    /// Lands what was accepted; whether all of it came to its end.
-    fn shutdown(&self) -> impl Future<Output = bool> + Send;
+    /// Lands what was accepted; whether all of it came to its end by then.
+    fn shutdown(&self, by: Instant) -> impl Future<Output = bool> + Send;
 }
 
 /// Names and texts of a crate's migrations.
@@ -249,7 +250,7 @@ impl Engine for Live {
         }
     }
 
-    async fn shutdown(&self) -> bool {
-        self.lanes.shutdown().await
+    async fn shutdown(&self, by: Instant) -> bool {
+        self.lanes.shutdown_by(by).await
     }
 }

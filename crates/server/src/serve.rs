@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hyper::body::Incoming;
 use hyper::server::conn::http1::Builder;
@@ -24,8 +24,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// For connections whose answers came when the lanes were brought to an end.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// Serves until `shutdown` ends; then takes no new connection, finishes running requests for
-/// [`Limits::drain`] at the most, and lands what the lanes have accepted. Returns whether
+/// Serves until `shutdown` ends; then takes no new connection, finishes running requests, and lands
+/// what the lanes have accepted, for [`Limits::drain`] at the most both together. Returns whether
 /// everything came to its end.
 pub async fn serve<E: Engine>(listener: TcpListener, app: Arc<App<E>>, shutdown: impl Future<Output = ()>) -> bool {
     let http = protocol(&app.limits);
@@ -77,8 +77,9 @@ pub async fn serve<E: Engine>(listener: TcpListener, app: Arc<App<E>>, shutdown:
 async fn finish<E: Engine>(app: &App<E>, graceful: GracefulShutdown) -> bool {
     let closed = graceful.shutdown();
     tokio::pin!(closed);
-    let in_time = tokio::time::timeout(app.limits.drain, &mut closed).await.is_ok();
-    let landed = app.engine.shutdown().await;
+    let deadline = Instant::now() + app.limits.drain;
+    let in_time = tokio::time::timeout_at(deadline.into(), &mut closed).await.is_ok();
+    let landed = app.engine.shutdown(deadline).await;
     let answered = in_time || tokio::time::timeout(LAST_WORDS, &mut closed).await.is_ok();
     if !answered {
         tracing::warn!(

@@ -1,6 +1,7 @@
 //! The engine of these tests, and a client that hands it requests.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use counterfoil_intent::{
@@ -75,6 +76,8 @@ pub struct Fake {
     pub taken: Mutex<Vec<String>>,
     pub answer: Mutex<Answer>,
     pub asked_ready: Mutex<u32>,
+    /// Whether any time was left when it was told to land what it has taken.
+    pub time_to_land: Mutex<Option<bool>>,
 }
 
 impl Fake {
@@ -84,6 +87,7 @@ impl Fake {
             taken: Mutex::default(),
             answer: Mutex::new(Answer::Busy),
             asked_ready: Mutex::default(),
+            time_to_land: Mutex::default(),
         }
     }
 }
@@ -221,7 +225,8 @@ impl Engine for Fake {
         out.push_str("# TYPE counterfoil_lane_waiting_intents gauge\ncounterfoil_lane_waiting_intents{lane=\"0\"} 0\n");
     }
 
-    async fn shutdown(&self) -> bool {
+    async fn shutdown(&self, by: Instant) -> bool {
+        *self.time_to_land.lock() = Some(Instant::now() < by);
         true
     }
 }

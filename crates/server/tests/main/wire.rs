@@ -351,4 +351,6 @@ async fn shutdown_does_not_wait_for_ever() {
         .expect("it ends")
         .unwrap();
     assert!(!ended);
+    let left = *server.client.app.engine().time_to_land.lock();
+    assert_eq!(left, Some(false), "the lanes have no second drain of their own");
 }
