@@ -252,6 +252,9 @@ pub(crate) struct BenchArgs {
     /// How long each side runs, 1 to 3600, after a warm-up of a fifth of it, 5 s at the most
     #[arg(long, default_value_t = 10, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(crate) seconds: u64,
+    /// Leave foreign keys and the indexes for statements out of the naive way
+    #[arg(long)]
+    pub(crate) lean: bool,
     /// The folder of PostgreSQL's programs, instead of those found or fetched
     #[arg(long, env = "COUNTERFOIL_PG_BIN", value_name = "DIR")]
     pub(crate) pg_bin: Option<PathBuf>,

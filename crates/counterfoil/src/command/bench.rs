@@ -17,6 +17,7 @@ pub(crate) async fn run(args: BenchArgs) -> Result<ExitCode, Failure> {
     let seconds = u32::try_from(args.seconds)?;
     let mut options = Options::new(seconds, move |params| server(&program, params));
     options.pg_bin = args.pg_bin;
+    options.lean = args.lean;
     let report = counterfoil_bench::run(&args.name, &options, say).await?;
     match args.format {
         Format::Text => print!("{}", report.table()),
