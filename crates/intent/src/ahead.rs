@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use counterfoil_pg::{Scope, Tx};
+use counterfoil_pg::{Scope, Tx, Verdict};
 use futures_util::FutureExt as _;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -407,7 +407,7 @@ impl Worker {
     }
 
     /// Lands a batch in a task of its own, beside which the next is prepared.
-    fn start(&mut self, batch: Vec<Pending>, prepared: Prepared, before: Vec<watch::Receiver<Stage>>) {
+    fn start(&mut self, mut batch: Vec<Pending>, prepared: Prepared, before: Vec<watch::Receiver<Stage>>) {
         let (inner, at, size, weight) = (Arc::clone(&self.inner), self.at, batch.len(), weight(&batch));
         let mut turn = Turn::behind(before);
         let stage = turn.own.subscribe();
@@ -422,7 +422,16 @@ impl Worker {
                     let held = inner.settle(at, batch, landed);
                     return Came::Landed { held, worked };
                 }
-                Ok(Err(Stop::Missed(miss))) => Came::Stopped(batch, Some(miss)),
+                Ok(Err(Stop::Missed(miss))) => {
+                    if miss.verdict == Verdict::Unknown {
+                        // Here, where it is learnt: whatever part of it is put aside or sifted out before
+                        // it is tried again must not be told that nothing was done.
+                        for pending in &mut batch {
+                            pending.unknown = true;
+                        }
+                    }
+                    Came::Stopped(batch, Some(miss))
+                }
                 // A panic is met again, and answered, where a batch can be bisected.
                 Ok(Err(Stop::Behind)) | Err(_) => Came::Stopped(batch, None),
             };
