@@ -79,7 +79,8 @@ impl Database {
 
     /// `server_version_num`: 150018 is 15.18.
     pub async fn server_version(&self) -> Result<u32, Error> {
-        let tx = self.pool(Role::App).begin(&Scope::Installation).await?;
+        // Not a connection that callers' requests may all be holding.
+        let tx = self.pool(Role::Ops).begin(&Scope::Installation).await?;
         let row = tx.query_one(statements::SERVER_VERSION, &[]).await?;
         tx.rollback().await;
         Ok(row.try_get::<_, i32>(0)?.unsigned_abs())

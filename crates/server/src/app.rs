@@ -274,7 +274,7 @@ pub(crate) fn fault(doing: &'static str, error: &counterfoil_pg::Error) -> Refus
 }
 
 /// An error with its sources: none repeats another.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {

@@ -2,7 +2,7 @@
 //! their own behind it and need no database.
 
 use std::future::Future;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use counterfoil_intent::{Answer, Intent, Key, Kinds, Lanes, StubState};
 use counterfoil_ledger::read::{self, AccountView, BalanceAt, EntryView, HoldView, Order, TransferView};
@@ -12,6 +12,12 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use crate::ready::Readiness;
+
+/// What anybody is told of a database that does not answer.
+const NO_ANSWER: &str = "the database does not answer; the log of this server says why";
+
+/// Less than the database has to answer `/readyz` in all.
+const DURABILITY_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Which past a balance is asked of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -229,8 +235,17 @@ impl Engine for Live {
 
     async fn readiness(&self) -> Readiness {
         let (version, durability) = match self.database.server_version().await {
-            Ok(version) => (Ok(version), self.database.durability().await.ok()),
-            Err(error) => (Err(crate::app::chain(&error)), None),
+            Ok(version) => {
+                // Asked on the connections of callers, too: while all of those are busy it is not known.
+                let durability = tokio::time::timeout(DURABILITY_PATIENCE, self.database.durability()).await;
+                (Ok(version), durability.ok().and_then(Result::ok))
+            }
+            Err(error) => {
+                // Anybody may ask, and what went wrong names hosts and roles.
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(error, "not ready: the database does not answer");
+                (Err(NO_ANSWER.to_owned()), None)
+            }
         };
         let schema = match &version {
             Ok(_) => counterfoil_migrate::require(&self.database, &self.migrations).await,
