@@ -12,8 +12,8 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::answer::Answer;
-use crate::attempt::{Access, Attempt, Landed, Miss, Rows, Stop};
-use crate::batch::split;
+use crate::attempt::{Access, Attempt, Landed, Miss, Ready, Stop};
+use crate::batch::{behind, doubt};
 use crate::books::Books;
 use crate::lane::{Inner, Lane, Options};
 use crate::queue::{Pending, weight};
@@ -26,18 +26,19 @@ pub(crate) struct Prepared {
     work: Vec<usize>,
     ended: Vec<(usize, Answer)>,
     open: Option<i32>,
-    rows: Rows,
+    /// `None` where every intent had its answer in a stub.
+    ready: Option<Box<Ready>>,
 }
 
 impl Prepared {
-    pub(crate) fn new(attempt: Attempt<'_>, tx: Tx, rows: Rows) -> Self {
+    pub(crate) fn new(attempt: Attempt<'_>, tx: Tx, ready: Option<Box<Ready>>) -> Self {
         Self {
             tx,
             scope: attempt.scope,
             work: attempt.work,
             ended: attempt.ended,
             open: attempt.open,
-            rows,
+            ready,
         }
     }
 
@@ -58,31 +59,21 @@ impl Prepared {
             ended: self.ended,
             open: self.open,
         };
-        match self.rows {
-            Rows::Ready(ready) => attempt.land(self.tx, ready, turn).await,
-            Rows::Unneeded | Rows::Later => {
-                self.tx.rollback().await;
-                turn.apply(Arc::new(inner.kinds.books()));
-                turn.ended().await?;
-                Ok(Landed {
-                    ended: attempt.ended,
-                    held: Vec::new(),
-                    worked: Duration::ZERO,
-                })
-            }
+        if let Some(ready) = self.ready {
+            return attempt.land(self.tx, ready, turn).await;
         }
+        self.tx.rollback().await;
+        turn.apply(Arc::new(inner.kinds.books()));
+        turn.ended().await?;
+        Ok(Landed {
+            ended: attempt.ended,
+            held: Vec::new(),
+            worked: Duration::ZERO,
+        })
     }
 
     fn is_locked(&self) -> bool {
-        match &self.rows {
-            Rows::Ready(ready) => !ready.unlocked,
-            Rows::Unneeded => false,
-            Rows::Later => true,
-        }
-    }
-
-    fn is_later(&self) -> bool {
-        matches!(self.rows, Rows::Later)
+        self.ready.as_ref().is_some_and(|ready| !ready.unlocked)
     }
 
     async fn discard(self) {
@@ -278,19 +269,15 @@ pub(crate) async fn run(inner: Arc<Inner>, at: usize) {
             prepared = worker.look_ahead(&batch, alone).await;
             locks = prepared.as_ref().is_none_or(Prepared::is_locked);
         }
-        let beside = match &prepared {
-            Some(prepared) if !prepared.is_later() => LANDING - 1,
-            _ => 0,
-        };
+        let beside = if prepared.is_some() { LANDING - 1 } else { 0 };
         let undisturbed = worker.reap(beside, &mut batch).await;
         match prepared {
-            Some(prepared) if undisturbed && !prepared.is_later() => worker.start(batch, prepared, before),
-            other => {
-                if let Some(prepared) = other {
-                    prepared.discard().await;
-                }
+            Some(prepared) if undisturbed => worker.start(batch, prepared, before),
+            Some(prepared) => {
+                prepared.discard().await;
                 worker.land(batch).await;
             }
+            None => worker.land(batch).await,
         }
     }
 }
@@ -396,13 +383,13 @@ impl Worker {
         // A panic in a kind's `refs` or `needs` is met again, and answered, without looking ahead.
         match AssertUnwindSafe(prepare).catch_unwind().await {
             Ok(Ok(prepared)) => Some(prepared),
-            Ok(Err(miss)) => {
+            Ok(Err(Stop::Behind)) | Err(_) => None,
+            Ok(Err(Stop::Missed(miss))) => {
                 // The next attempt answers for what it meets itself; what is not met again would leave no trace.
                 let error = &miss.error as &dyn std::error::Error;
                 tracing::warn!(error, "a batch could not be prepared, and begins again");
                 None
             }
-            Err(_) => None,
         }
     }
 
@@ -426,9 +413,7 @@ impl Worker {
                     if miss.verdict == Verdict::Unknown {
                         // Here, where it is learnt: whatever part of it is put aside or sifted out before
                         // it is tried again must not be told that nothing was done.
-                        for pending in &mut batch {
-                            pending.unknown = true;
-                        }
+                        doubt(&mut batch);
                     }
                     Came::Stopped(batch, Some(miss))
                 }
@@ -461,12 +446,4 @@ impl Worker {
         let worked = took.saturating_sub(metrics.committing() - committing);
         self.pace.follow(weight, worked);
     }
-}
-
-/// Moves the intents of tenants that are held up to the others of theirs; returns the rest.
-fn behind(held: &mut Vec<Pending>, batch: Vec<Pending>) -> Vec<Pending> {
-    let tenants: Vec<_> = held.iter().map(|pending| pending.intent.tenant).collect();
-    let (behind, rest) = split(batch, &tenants);
-    held.extend(behind);
-    rest
 }

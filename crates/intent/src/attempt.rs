@@ -37,7 +37,8 @@ pub(crate) struct Landed {
 /// Why a batch did not land.
 pub(crate) enum Stop {
     Missed(Miss),
-    /// The batch before it did not land as it was prepared.
+    /// It has to wait for the batches before it: for what they make, or since one of them did not
+    /// land as it was prepared.
     Behind,
 }
 
@@ -97,15 +98,6 @@ pub(crate) enum Access {
     Locked(Wait),
 }
 
-/// What came of looking ahead or locking.
-pub(crate) enum Rows {
-    Ready(Box<Ready>),
-    /// Every intent had its answer in a stub.
-    Unneeded,
-    /// Only once nothing else of this lane is under way.
-    Later,
-}
-
 /// Loaded.
 pub(crate) struct Ready {
     pub(crate) books: Books,
@@ -122,16 +114,17 @@ impl<'a> Attempt<'a> {
         &self.batch[i].intent
     }
 
-    /// Steps 1 to 3: stubs, refs, needs, making, locking, loading.
-    pub(crate) async fn prepare(&mut self, tx: &Tx, access: Access) -> Result<Rows, Miss> {
+    /// Steps 1 to 3: stubs, refs, needs, making, locking, loading. `None` where every intent had its
+    /// answer in a stub.
+    pub(crate) async fn prepare(&mut self, tx: &Tx, access: Access) -> Result<Option<Box<Ready>>, Stop> {
         let looked_up_at = self.look_up(tx).await?;
         if self.work.is_empty() {
-            return Ok(Rows::Unneeded);
+            return Ok(None);
         }
         let asks = self.asks();
         if access == (Access::Ahead { alone: false }) && !asks.asked.is_empty() {
             // The batch that is under way may be making what is asked about.
-            return Ok(Rows::Later);
+            return Err(Stop::Behind);
         }
         let mut refs = self.refs(tx, asks).await?;
         let mut books = self.inner.kinds.books();
@@ -141,7 +134,7 @@ impl<'a> Attempt<'a> {
             // Whoever commits a later time into these rows before this transaction ends also changes
             // their revisions: for one account time does not go back.
             Access::Ahead { .. } if unlocked => looked_up_at,
-            Access::Ahead { alone: false } => return Ok(Rows::Later),
+            Access::Ahead { alone: false } => return Err(Stop::Behind),
             Access::Ahead { alone: true } => self.lock(tx, &mut books, Wait::Skip).await?,
             Access::Locked(wait) => self.lock(tx, &mut books, wait).await?,
         };
@@ -150,7 +143,7 @@ impl<'a> Attempt<'a> {
             self.work
                 .retain(|i| held.binary_search(&self.batch[*i].intent.tenant).is_err());
         }
-        Ok(Rows::Ready(Box::new(Ready {
+        Ok(Some(Box::new(Ready {
             books,
             refs,
             now,

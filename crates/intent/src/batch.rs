@@ -125,9 +125,7 @@ impl Inner {
                         self.lane(at).metrics.bisection();
                         let second = batch.split_off(batch.len() / 2);
                         held.extend(self.bring_half_down(at, batch, wait, None, since).await);
-                        let tenants: Vec<_> = held.iter().map(|pending| pending.intent.tenant).collect();
-                        let (behind, second) = split(second, &tenants);
-                        held.extend(behind);
+                        let second = behind(&mut held, second);
                         held.extend(self.bring_half_down(at, second, wait, None, since).await);
                         return held;
                     }
@@ -198,9 +196,7 @@ impl Inner {
             }
             // The stubs decide. A lane does not wait for the twin, which may still be at work, nor for
             // who got its locks after it: what is held goes aside, and is waited for there.
-            for pending in batch.iter_mut() {
-                pending.unknown = true;
-            }
+            doubt(batch);
         }
         if miss.unlocked && matches!(class, Class::Retry) {
             // Somebody else was at the rows. The next attempt locks, and finds out whose they are.
@@ -291,16 +287,18 @@ impl Inner {
 
     /// One attempt with locks, and nothing beside it.
     async fn attempt(&self, at: usize, batch: &[Pending], wait: Wait) -> Result<Landed, Miss> {
-        let prepared = self.prepare(at, batch, Access::Locked(wait)).await?;
-        match prepared.land(self, at, batch, &mut Turn::alone()).await {
-            Ok(landed) => Ok(landed),
-            Err(Stop::Missed(miss)) => Err(miss),
-            Err(Stop::Behind) => unreachable!("nothing is before it"),
-        }
+        let landed = async {
+            let prepared = self.prepare(at, batch, Access::Locked(wait)).await?;
+            prepared.land(self, at, batch, &mut Turn::alone()).await
+        };
+        landed.await.map_err(|stop| match stop {
+            Stop::Missed(miss) => miss,
+            Stop::Behind => unreachable!("nothing is before it"),
+        })
     }
 
     /// Begins a transaction and takes it as far as loaded rows.
-    pub(crate) async fn prepare(&self, at: usize, batch: &[Pending], access: Access) -> Result<Prepared, Miss> {
+    pub(crate) async fn prepare(&self, at: usize, batch: &[Pending], access: Access) -> Result<Prepared, Stop> {
         let scope = Scope::tenants(batch.iter().map(|pending| pending.intent.tenant).collect());
         let tx = self.database.pool(Role::Lane).begin(&scope).await?;
         let mut attempt = Attempt {
@@ -313,21 +311,36 @@ impl Inner {
             open: None,
         };
         match attempt.prepare(&tx, access).await {
-            Ok(rows) => Ok(Prepared::new(attempt, tx, rows)),
-            Err(miss) => {
+            Ok(ready) => Ok(Prepared::new(attempt, tx, ready)),
+            Err(stop) => {
                 tx.rollback().await;
-                Err(miss)
+                Err(stop)
             }
         }
     }
 }
 
 /// Those of the named tenants, and the rest, each in order.
-pub(crate) fn split(batch: Vec<Pending>, tenants: &[TenantId]) -> (Vec<Pending>, Vec<Pending>) {
+fn split(batch: Vec<Pending>, tenants: &[TenantId]) -> (Vec<Pending>, Vec<Pending>) {
     let tenants: HashSet<_> = tenants.iter().collect();
     batch
         .into_iter()
         .partition(|pending| tenants.contains(&pending.intent.tenant))
+}
+
+/// Moves the intents of tenants that are held up to the others of theirs; returns the rest.
+pub(crate) fn behind(held: &mut Vec<Pending>, batch: Vec<Pending>) -> Vec<Pending> {
+    let tenants: Vec<_> = held.iter().map(|pending| pending.intent.tenant).collect();
+    let (behind, rest) = split(batch, &tenants);
+    held.extend(behind);
+    rest
+}
+
+/// A COMMIT got no reply: of none of these may be said that nothing was done, until a stub decides.
+pub(crate) fn doubt(batch: &mut [Pending]) {
+    for pending in batch {
+        pending.unknown = true;
+    }
 }
 
 /// Somebody else is inserting a row that a batch inserts, too: the stub of a key, as a rule. The

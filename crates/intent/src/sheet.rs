@@ -291,27 +291,27 @@ impl<T: Table> AnySheet for Sheet<T> {
 
     fn save<'a>(&'a self, scope: &'a Scope, tx: &'a Tx) -> BoxFuture<'a, Result<(), Error>> {
         Box::pin(async move {
-            let rows = |origin: Origin| -> Vec<(TenantId, &T::Key, &T::Row)> {
-                self.ordered(|slot| slot.origin == origin && slot.dirty && slot.row.is_some())
-                    .into_iter()
-                    .filter_map(|slot| Some((slot.tenant, &slot.key, slot.row.as_ref()?)))
-                    .collect()
+            let mut changes = Changes::<T> {
+                update: Vec::new(),
+                before: Vec::new(),
+                fill: Vec::new(),
+                insert: Vec::new(),
+                unmake: Vec::new(),
             };
-            let before = self
-                .ordered(|slot| slot.origin == Origin::Stored && slot.dirty && slot.row.is_some())
-                .into_iter()
-                .map(|slot| slot.loaded.as_ref().expect("it was kept before it changed"));
-            let changes = Changes {
-                update: rows(Origin::Stored),
-                before: before.collect(),
-                fill: rows(Origin::Made),
-                insert: rows(Origin::Fresh),
-                unmake: self
-                    .ordered(|slot| slot.origin == Origin::Made && slot.row.is_none())
-                    .into_iter()
-                    .map(|slot| (slot.tenant, &slot.key))
-                    .collect(),
-            };
+            for slot in self.ordered(|slot| slot.dirty || slot.origin == Origin::Made) {
+                let (tenant, key) = (slot.tenant, &slot.key);
+                match (slot.origin, &slot.row) {
+                    (Origin::Stored, Some(row)) => {
+                        changes.update.push((tenant, key, row));
+                        let loaded = slot.loaded.as_ref().expect("it was kept before it changed");
+                        changes.before.push(loaded);
+                    }
+                    (Origin::Made, Some(row)) => changes.fill.push((tenant, key, row)),
+                    (Origin::Made, None) => changes.unmake.push((tenant, key)),
+                    (Origin::Fresh, Some(row)) => changes.insert.push((tenant, key, row)),
+                    (Origin::Absent, _) | (Origin::Stored | Origin::Fresh, None) => {}
+                }
+            }
             if changes.update.is_empty()
                 && changes.fill.is_empty()
                 && changes.insert.is_empty()

@@ -79,11 +79,6 @@ pub trait Table: Send + Sync + Sized + 'static {
     /// second finds another revision, and its lane locks for a while.
     const REVISED: bool = false;
 
-    /// The revision of a row of a table that is [`Self::REVISED`].
-    fn revision(_row: &Self::Row) -> i64 {
-        0
-    }
-
     /// A row that this lane has just committed, as loading it at `now` would give it; `None` where
     /// only loading can tell. A batch is loaded while the one before it is under way, and takes
     /// over what that one changes.
@@ -113,7 +108,8 @@ pub trait Table: Send + Sync + Sized + 'static {
         wait: Wait,
     ) -> impl Future<Output = Result<Keys<Self>, Error>> + Send;
 
-    /// Loads the rows that exist, as of `now`: the database's clock, read after locking.
+    /// Loads the rows that exist, as of `now`: the database's clock, read after locking, or before
+    /// the load where nothing is locked.
     fn load(
         scope: &Scope,
         tx: &Tx,
@@ -126,14 +122,19 @@ pub trait Table: Send + Sync + Sized + 'static {
     /// `save`, so out of the locking order. [`Error::Stale`] where a row is held by somebody else or
     /// no longer has the revision it was loaded with.
     ///
-    /// Only tables that are [`Self::REVISED`] see it.
+    /// Tables that are [`Self::REVISED`] must have it; others never see it.
     fn confirm(
         scope: &Scope,
         tx: &Tx,
         rows: &[(TenantId, &Self::Key, &Self::Row)],
     ) -> impl Future<Output = Result<(), Error>> + Send {
         let _ = (scope, tx, rows);
-        std::future::ready(Ok(()))
+        async {
+            unreachable!(
+                "{} has revisions and does not say how its rows are confirmed",
+                Self::NAME
+            )
+        }
     }
 
     /// Writes back what changed. A table that is [`Self::REVISED`] updates in the order of the keys,

@@ -53,10 +53,6 @@ impl Table for Balances {
     type Row = Balance;
     const REVISED: bool = true;
 
-    fn revision(balance: &Balance) -> i64 {
-        balance.version
-    }
-
     fn carried(balance: &Balance, now: Timestamp) -> Option<Balance> {
         balance.carried(now)
     }
