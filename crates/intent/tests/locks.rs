@@ -9,7 +9,7 @@ use counterfoil_pg::TenantId;
 use counterfoil_test::Server;
 use futures_util::future::join_all;
 
-use crate::harness::{Harness, accepted, fresh, key, metric, stub};
+use crate::harness::{Harness, accepted, fresh, metric, stub};
 
 /// Lanes in which every tenant meets every other.
 fn one_lane() -> Options {
@@ -149,55 +149,6 @@ async fn a_foreign_uncommitted_insert_of_a_row_to_be_made_holds_up_its_tenant_on
         r#"{"count":"41"}"#,
         "the foreign row was not overwritten"
     );
-}
-
-/// Another server is about to leave a stub of the same key. Its statement does not say whose key it is
-/// that it waits for.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_foreign_uncommitted_stub_holds_up_its_tenant_only() {
-    let harness = Harness::new(Server::Pg18).await;
-    let (held, free) = (harness.tenant().await, harness.test.tenant("two").await);
-    let lanes = harness.lanes_on(harness.test.database(), one_lane()).await;
-    for tenant in [held, free] {
-        accepted(&lanes.submit(vec![harness.count(tenant, &fresh(), "c", 1)]).await[0]);
-    }
-    let sql = format!(
-        "BEGIN; INSERT INTO counterfoil.stub
-         SELECT {held}, '\\x{}', max(gen), 'example.count', 1, false, '\\x00', '{{}}', now()
-         FROM counterfoil.stub_generation WHERE opened_at IS NOT NULL",
-        key("taken")
-            .to_bytes()
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect::<String>()
-    );
-    harness.admin.batch_execute(&sql).await.unwrap();
-    // In one batch, and the one of the held tenant in the middle.
-    let mut intents: Vec<_> = (0..20).map(|_| harness.count(free, &fresh(), "c", 1)).collect();
-    intents.insert(10, harness.count(held, "taken", "c", 1));
-    let submit = tokio::spawn({
-        let lanes = lanes.clone();
-        async move { lanes.submit(intents).await }
-    });
-    while aside(&lanes) == 0 {
-        tokio::task::yield_now().await;
-    }
-    for _ in 0..10 {
-        let start = Instant::now();
-        accepted(&lanes.submit(vec![harness.count(free, &fresh(), "c", 1)]).await[0]);
-        assert!(
-            start.elapsed() < Duration::from_secs(1),
-            "it waited for the foreign stub"
-        );
-    }
-    assert!(!submit.is_finished());
-    harness.admin.batch_execute("COMMIT").await.unwrap();
-    let answers = submit.await.unwrap();
-    assert!(matches!(answers[10], Answer::Mismatch { .. }), "{:?}", answers[10]);
-    for (n, answer) in answers.iter().enumerate().filter(|(n, _)| *n != 10) {
-        assert!(matches!(answer, Answer::First(_)), "{n}: {answer:?}");
-    }
-    assert_eq!(harness.counter(held, "c").await, Some(1));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

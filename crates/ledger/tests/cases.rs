@@ -213,7 +213,7 @@ fn accounts() -> Vec<Case> {
                     json!({"metadata": {"a": "x".repeat(16 * 1024)}}),
                 ),
                 fault(codes::METADATA_INVALID, json!({"metadata": "text"})),
-                fault(codes::ASSET_UNKNOWN, json!({"asset": "XXX"})),
+                fault(codes::ASSET_UNKNOWN, json!({"asset": "NOK"})),
                 fault(codes::ACCOUNT_EXISTS, json!({"account": "cash"})),
                 fault(codes::AMOUNT_TOO_FINE, json!({"ceiling": "1.005"})),
                 fault(codes::AMOUNT_TOO_LARGE, json!({"floor": format!("-{nines}")})),
