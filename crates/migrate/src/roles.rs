@@ -31,7 +31,7 @@ pub(crate) fn settings(role: Role) -> impl Iterator<Item = (&'static str, &'stat
             ("idle_in_transaction_session_timeout", "30s"),
             ("plan_cache_mode", "force_generic_plan"),
             ("jit", "off"),
-            // Every statement of a lane finds its rows by key or by place. On tables that were never
+            // Every statement of a lane finds its rows by key. On tables that were never
             // analysed the planner would hash or merge whole tables instead, and keep that plan.
             ("enable_seqscan", "off"),
             ("enable_hashjoin", "off"),
