@@ -226,7 +226,8 @@ impl Inner {
                 };
             }
             Class::Retry | Class::Reprepare => in_attempts,
-            Class::Reconnect => in_time,
+            // A connection that has gone silent may have used up all the time on its own.
+            Class::Reconnect => in_time || course.attempts == 1,
             Class::MissingPartition => {
                 if let Err(error) = self.generations.ensure(&self.database).await {
                     let error = &error as &dyn std::error::Error;

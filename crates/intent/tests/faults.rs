@@ -57,6 +57,30 @@ async fn a_connection_lost_in_mid_batch_lands_once_wherever_that_is() {
     }
 }
 
+/// What is sent vanishes in mid-batch, and nobody says so. The wait for a reply is longer than all the
+/// time that a batch has to find the server again, and still it is tried once more.
+#[tokio::test]
+async fn a_batch_whose_connection_goes_silent_lands_on_another() {
+    let harness = Harness::new(Server::Pg15).await;
+    let tenant = harness.tenant().await;
+    let proxy = harness.test.proxy().await;
+    let mut settings = harness.test.settings_through(&proxy);
+    settings.reply_timeout.insert(Role::Lane, Duration::from_secs(1));
+    let options = Options {
+        reconnect: Duration::from_millis(100),
+        ..Options::default()
+    };
+    let lanes = harness.lanes_on(Database::new(settings).unwrap(), options).await;
+    let hold = proxy.lane().hold_mid_batch(3);
+    let submit = lanes.submit((0..5).map(|_| harness.count(tenant, &fresh(), "c", 1)).collect());
+    let answers = tokio::time::timeout(Duration::from_secs(30), submit).await;
+    assert!(hold.is_holding());
+    for answer in answers.expect("it is given up in time") {
+        assert!(matches!(answer, Answer::First(_)), "{answer:?}");
+    }
+    assert_eq!(harness.counter(tenant, "c").await, Some(5));
+}
+
 /// The reply to COMMIT is lost, the caller gives up and comes back with the same key through
 /// another server: a replay, not a second effect.
 #[tokio::test]

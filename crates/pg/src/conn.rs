@@ -80,9 +80,11 @@ impl managed::Manager for Manager {
             task: task.abort_handle(),
             tls: self.tls.clone(),
             commit_timeout: self.settings.commit_timeout,
+            begin_timeout: self.settings.begin_timeout(self.role),
             reply_timeout: self.settings.reply_timeout(self.role),
             statements: (*pooler == Pooler::None).then(Mutex::default),
             broken: AtomicBool::new(false),
+            silent: AtomicBool::new(false),
         })
     }
 
@@ -103,12 +105,15 @@ pub(crate) struct Conn {
     task: AbortHandle,
     tls: MakeRustlsConnect,
     commit_timeout: Duration,
+    begin_timeout: Duration,
     reply_timeout: Option<Duration>,
     /// What has been prepared so far. `None` behind a pooler in transaction mode, which hands the
     /// next transaction another session: a statement named in one is unknown in the next.
     statements: Option<Mutex<HashMap<usize, Statement>>>,
     /// The next one to want this connection shall have another.
     broken: AtomicBool,
+    /// A reply did not come in time, so none will come to ROLLBACK either.
+    silent: AtomicBool,
 }
 
 /// How a statement is sent.
@@ -128,6 +133,12 @@ impl Conn {
         self.commit_timeout
     }
 
+    /// How long BEGIN is waited for, and what goes with it.
+    pub(crate) fn begin_timeout(&self) -> Duration {
+        self.begin_timeout
+    }
+
+    /// How long the reply to any other statement is waited for.
     pub(crate) fn reply_timeout(&self) -> Option<Duration> {
         self.reply_timeout
     }
@@ -170,6 +181,11 @@ impl Conn {
         self.broken.store(true, Ordering::Relaxed);
     }
 
+    pub(crate) fn mark_silent(&self) {
+        self.silent.store(true, Ordering::Relaxed);
+        self.mark_broken();
+    }
+
     /// Asks the server to cancel what this connection is doing. It opens a connection of its own
     /// for that, hence the bound.
     async fn cancel(&self) {
@@ -182,6 +198,11 @@ impl Conn {
             }
             Err(_) => tracing::warn!("a statement cannot be cancelled in time"),
         }
+    }
+
+    /// Closes the socket now.
+    pub(crate) fn close(&self) {
+        self.task.abort();
     }
 
     fn is_usable(&self) -> bool {
@@ -198,7 +219,7 @@ fn key(sql: &'static Sql) -> usize {
 /// notices; a pooler in transaction mode closes its own connection, too, since it cannot know what
 /// state that was left in.
 pub(crate) fn discard(conn: Object<Manager>) {
-    Object::take(conn).task.abort();
+    Object::take(conn).close();
 }
 
 /// Ends the transaction, whatever is in flight, and gives the connection back; or closes it.
@@ -210,6 +231,15 @@ pub(crate) fn discard(conn: Object<Manager>) {
 pub(crate) async fn end(conn: Object<Manager>) {
     if conn.client.is_closed() {
         return discard(conn);
+    }
+    if conn.silent.load(Ordering::Relaxed) {
+        // Out of its pool at once. The server may yet be alive and at work on the statement.
+        let conn = Object::take(conn);
+        tokio::spawn(async move {
+            conn.cancel().await;
+            conn.close();
+        });
+        return;
     }
     let clean = {
         let mut rollback = std::pin::pin!(conn.client.batch_execute("ROLLBACK"));

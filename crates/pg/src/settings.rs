@@ -95,9 +95,9 @@ pub struct Settings {
     pub connect_timeout: Duration,
     /// How long a caller waits for a connection of the pool to become free.
     pub wait_timeout: Duration,
-    /// How long the reply to a statement is waited for, where it differs from
-    /// [`Role::default_reply_timeout`]. After that the connection is given up, and with it the
-    /// transaction.
+    /// How long the reply to a statement is waited for, from the last reply on, where it differs
+    /// from [`Role::default_reply_timeout`]. After that the connection is given up, and with it the
+    /// transaction; so are those of its pool that lie idle.
     pub reply_timeout: BTreeMap<Role, Duration>,
     /// How long the reply to COMMIT is waited for. After that the verdict is `Unknown`, and the
     /// transaction is asked after on another connection.
@@ -144,6 +144,17 @@ impl Settings {
     #[must_use]
     pub fn reply_timeout(&self, role: Role) -> Option<Duration> {
         self.reply_timeout.get(&role).copied().or(role.default_reply_timeout())
+    }
+
+    /// How long BEGIN is waited for, and the look at the session that goes with it. They are no work, so a
+    /// connection that takes longer than opening one may take is dead; behind a pooler they wait for a
+    /// connection of the server, as long as any other statement.
+    pub(crate) fn begin_timeout(&self, role: Role) -> Duration {
+        let reply = self.reply_timeout(role).unwrap_or(Duration::MAX);
+        match self.pooler {
+            Pooler::None => self.connect_timeout.min(reply),
+            Pooler::Transaction => reply.min(self.commit_timeout),
+        }
     }
 
     /// How `role` connects. Nothing of the session is set here (a pooler in transaction mode would

@@ -1,12 +1,13 @@
 //! One transaction.
 
 use std::future::Future;
+use std::pin::pin;
 use std::time::Duration;
 
 use deadpool::managed::Object;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_postgres::Row;
 use tokio_postgres::error::Severity;
 use tokio_postgres::types::{ToSql, Type};
@@ -35,8 +36,17 @@ pub struct Tx {
     failure: Mutex<Option<Failure>>,
     /// COMMIT has been sent: from now on nothing may be cancelled.
     committing: bool,
-    /// How long the reply to a statement is waited for.
-    patience: Mutex<Option<Duration>>,
+    pulse: Mutex<Pulse>,
+}
+
+/// Whether the server is still there.
+#[derive(Debug, Clone, Copy)]
+struct Pulse {
+    /// When the last reply came. Statements that are pipelined wait for those before them, so a
+    /// reply is waited for from here and not from when its statement was sent.
+    heard: Instant,
+    /// How long a reply may take; `None`: for ever.
+    patience: Option<Duration>,
 }
 
 /// Why a transaction must not commit.
@@ -117,7 +127,10 @@ impl Tx {
     pub(crate) async fn begin(conn: Object<Manager>, scope: &Scope) -> Result<Self, Error> {
         // From here on dropping this future rolls back.
         let mut tx = Self {
-            patience: Mutex::new(conn.reply_timeout()),
+            pulse: Mutex::new(Pulse {
+                heard: Instant::now(),
+                patience: Some(conn.begin_timeout()),
+            }),
             conn: Some(conn),
             failure: Mutex::default(),
             committing: false,
@@ -135,6 +148,7 @@ impl Tx {
                 return Err(error);
             }
         };
+        tx.pulse.lock().patience = tx.conn().reply_timeout();
         for (i, setting) in ["counterfoil.tenant", "counterfoil.tenants"].into_iter().enumerate() {
             // '' is what SET LOCAL leaves behind in a session where it has ever been used.
             if let Some(value) = session.try_get::<_, Option<String>>(i)?.filter(|v| !v.is_empty()) {
@@ -227,7 +241,7 @@ impl Tx {
     /// For this transaction, how long one statement may take, whatever its role says. Zero: for ever.
     pub async fn set_statement_timeout(&self, bound: Duration) -> Result<(), Error> {
         let ms = bound.as_nanos().div_ceil(1_000_000).min(i32::MAX as u128);
-        *self.patience.lock() = (!bound.is_zero()).then(|| bound + REPLY_GRACE);
+        self.pulse.lock().patience = (!bound.is_zero()).then(|| bound + REPLY_GRACE);
         self.simple("set_statement_timeout", &format!("SET LOCAL statement_timeout = {ms}"))
             .await
     }
@@ -297,6 +311,7 @@ impl Tx {
                 Err(CommitError::unknown(Some(source)))
             }
             Err(_) => {
+                self.give_up();
                 self.discard();
                 Err(CommitError::unknown(None))
             }
@@ -321,6 +336,18 @@ impl Tx {
         self.conn
             .as_deref()
             .expect("a transaction has its connection until it ends")
+    }
+
+    /// The server has gone silent. What took this connection from us, such as a firewall that forgot
+    /// it, took those that lie idle beside it as well: each of them would cost somebody the same wait.
+    fn give_up(&self) {
+        let Some(conn) = &self.conn else { return };
+        conn.mark_silent();
+        if let Some(pool) = Object::pool(conn) {
+            for idle in pool.retain(|_, _| false).removed {
+                idle.close();
+            }
+        }
     }
 
     /// To be called before a statement is sent; what comes back lands in the `Flight`.
@@ -383,24 +410,31 @@ struct Flight<'a> {
 
 impl Flight<'_> {
     async fn land<T>(mut self, reply: impl Future<Output = Result<T, tokio_postgres::Error>>) -> Result<T, Error> {
-        let statement = self.statement;
-        let patience = *self.tx.patience.lock();
-        let result = match patience {
-            None => reply.await,
-            Some(patience) => match timeout(patience, reply).await {
-                Ok(result) => result,
+        let (tx, statement) = (self.tx, self.statement);
+        let mut reply = pin!(reply);
+        let mut since = Instant::now();
+        let result = loop {
+            let Pulse { heard, patience } = *tx.pulse.lock();
+            since = since.max(heard);
+            let Some(patience) = patience else {
+                break reply.await;
+            };
+            match timeout_at(since + patience, reply.as_mut()).await {
+                Ok(result) => break result,
+                Err(_) if tx.pulse.lock().heard > since => {}
                 Err(_) => {
                     self.landed = true;
-                    self.tx.conn().mark_broken();
-                    self.tx.note(Failure::Failed {
+                    tx.give_up();
+                    tx.note(Failure::Failed {
                         statement,
                         sqlstate: None,
                         class: Class::Reconnect,
                     });
                     return Err(Error::NoReply { statement, patience });
                 }
-            },
+            }
         };
+        tx.pulse.lock().heard = Instant::now();
         self.landed = true;
         result.map_err(|source| {
             let sqlstate = source.code().map(|code| code.code().to_owned());

@@ -17,6 +17,7 @@ mod outcome;
 mod prepared;
 mod run;
 mod scope;
+mod silent;
 mod statements;
 mod tls;
 mod whole;

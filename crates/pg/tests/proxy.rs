@@ -4,7 +4,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -36,8 +36,10 @@ struct State {
     fault: Mutex<Option<(Fault, bool)>>,
     sent: Mutex<Vec<(u8, Vec<u8>)>>,
     let_go: Notify,
-    /// While true, replies wait.
-    mute: watch::Sender<bool>,
+    /// Connections so far.
+    connections: AtomicU64,
+    /// Replies on connections before this one wait.
+    mute: watch::Sender<u64>,
     /// While true, connections are closed as soon as they are made.
     closed: AtomicBool,
 }
@@ -51,7 +53,8 @@ impl Proxy {
             fault: Mutex::default(),
             sent: Mutex::default(),
             let_go: Notify::new(),
-            mute: watch::Sender::new(false),
+            connections: AtomicU64::new(0),
+            mute: watch::Sender::new(0),
             closed: AtomicBool::new(false),
         });
         let shared = Arc::clone(&state);
@@ -84,7 +87,14 @@ impl Proxy {
     }
 
     pub fn mute(&self, mute: bool) {
-        self.state.mute.send_replace(mute);
+        self.state.mute.send_replace(if mute { u64::MAX } else { 0 });
+    }
+
+    /// Connections that are there get no reply any more; new ones do.
+    pub fn mute_old(&self) {
+        self.state
+            .mute
+            .send_replace(self.state.connections.load(Ordering::SeqCst));
     }
 
     /// Every message sent so far: its type, and its body.
@@ -105,6 +115,7 @@ async fn serve(state: Arc<State>, client: TcpStream) -> io::Result<()> {
     let (from_server, to_server) = server.into_split();
     let lose_replies = Arc::new(Notify::new());
     let replies = tokio::spawn(pass_replies(
+        state.connections.fetch_add(1, Ordering::SeqCst),
         state.mute.subscribe(),
         from_server,
         to_client,
@@ -173,7 +184,8 @@ async fn write(server: &mut OwnedWriteHalf, kind: u8, body: &[u8]) -> io::Result
 }
 
 async fn pass_replies(
-    mut mute: watch::Receiver<bool>,
+    number: u64,
+    mut mute: watch::Receiver<u64>,
     mut server: OwnedReadHalf,
     mut client: OwnedWriteHalf,
     lose: Arc<Notify>,
@@ -188,7 +200,7 @@ async fn pass_replies(
         if read == 0 {
             return Ok(());
         }
-        let _ = mute.wait_for(|mute| !mute).await;
+        let _ = mute.wait_for(|mute| number >= *mute).await;
         client.write_all(&buffer[..read]).await?;
     }
     // Nobody hears it any more; the client sees its connection end.
