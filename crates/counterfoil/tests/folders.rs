@@ -13,7 +13,7 @@ use crate::harness::{Home, House, Up, fresh, open_books};
 const UP: [&str; 3] = ["up", "--listen", "127.0.0.1:0"];
 
 /// As `--database-url` takes it, with the superuser and their password.
-fn url(admin: &Config, dbname: &str) -> String {
+pub fn url(admin: &Config, dbname: &str) -> String {
     let host = match &admin.get_hosts()[0] {
         tokio_postgres::config::Host::Tcp(host) => host.clone(),
         tokio_postgres::config::Host::Unix(path) => panic!("{} is no host", path.display()),

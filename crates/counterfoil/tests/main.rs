@@ -23,4 +23,5 @@ mod once;
 mod pooler;
 mod settings;
 mod shutdown;
+mod tls;
 mod walls;

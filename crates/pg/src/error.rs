@@ -332,7 +332,8 @@ impl fmt::Display for ConnectError {
             Refusal::Role => write!(
                 f,
                 "PostgreSQL at {address} does not let {user} in: run `counterfoil init` if there is \
-                 no such role yet, or add a line for it to pg_hba.conf"
+                 no such role yet, set tls if it takes encrypted connections only, or add a line for \
+                 {user} to pg_hba.conf"
             ),
             Refusal::Database => write!(
                 f,
@@ -341,8 +342,8 @@ impl fmt::Display for ConnectError {
             Refusal::Tls => write!(
                 f,
                 "no encrypted connection to PostgreSQL at {address}: turn TLS on in the server and \
-                 check that root_cert vouches for its certificate, or set the TLS mode to disable \
-                 where the network is trusted"
+                 check that tls_root_cert vouches for its certificate, or set tls to disable where \
+                 the network is trusted"
             ),
             Refusal::Full => write!(
                 f,

@@ -47,8 +47,8 @@ impl Tls {
         let verifier: Arc<dyn ServerCertVerifier> = match (self.mode, self.roots()?) {
             (TlsMode::VerifyFull, None) => {
                 return Err(Error::Settings {
-                    what: "TLS mode verify-full needs the certificate that vouches for the server",
-                    fix: "set root_cert to its PEM file (for a public authority: the system's \
+                    what: "tls = verify-full needs the certificate that vouches for the server",
+                    fix: "set tls_root_cert to its PEM file (for a public authority: the system's \
                           bundle, such as /etc/ssl/certs/ca-certificates.crt)",
                     source: None,
                 });
@@ -74,7 +74,7 @@ impl Tls {
         };
         let unreadable = |source: Box<dyn std::error::Error + Send + Sync>| Error::Settings {
             what: "the TLS root certificate cannot be used",
-            fix: "set root_cert to a readable PEM file with at least one CERTIFICATE",
+            fix: "set tls_root_cert to a readable PEM file with at least one CERTIFICATE",
             source: Some(source),
         };
         let mut roots = RootCertStore::empty();
@@ -98,8 +98,8 @@ fn web_pki(roots: RootCertStore, provider: &Arc<CryptoProvider>) -> Result<Arc<W
 fn unusable(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
     Error::Settings {
         what: "TLS cannot be set up",
-        fix: "check the root certificate, or set the TLS mode to disable where the network is \
-              trusted",
+        fix: "check the certificate that tls_root_cert names, or set tls to disable where the network \
+              is trusted",
         source: Some(source.into()),
     }
 }

@@ -67,7 +67,7 @@ fn a_root_certificate_that_cannot_be_used_is_named() {
             Err(error) => error.to_string(),
         }
     };
-    assert!(with(TlsMode::VerifyFull, None).contains("set root_cert"));
+    assert!(with(TlsMode::VerifyFull, None).contains("set tls_root_cert"));
     let missing = with(TlsMode::Require, Some("/no/such/file.pem"));
     assert!(missing.contains("readable PEM file"), "{missing}");
     let empty = with(
