@@ -93,7 +93,7 @@ async fn case_2_the_same_key_twice_in_one_array_is_replayed_and_with_another_bod
     let expected = [(201, false), (200, true), (422, false), (201, false)];
     assert_eq!(shown, expected.map(|(status, replayed)| (Some(status), Some(replayed))));
     assert_eq!(items[0]["result"], items[1]["result"]);
-    assert_eq!(items[2]["field"], "amount");
+    assert_eq!(items[2]["field"], "body.amount");
     assert_eq!(client.account("till", "posted").await, "6.00");
 }
 

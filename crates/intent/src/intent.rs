@@ -87,7 +87,7 @@ impl Kinds {
         match (envelope.kind, envelope.body, envelope.all) {
             (Some(kind), Some(body), None) => {
                 let effect = self.effect(limits, &kind, body, "body")?;
-                Ok(Intent::new(tenant, key, vec![effect], false, body.get().len()))
+                Ok(Intent::new(tenant, key, vec![effect], Shape::Body, body.get().len()))
             }
             (None, None, Some(parts)) => {
                 if parts.is_empty() {
@@ -106,7 +106,7 @@ impl Kinds {
                     let effect = self.effect(limits, &part.kind, part.body, "body");
                     effects.push(effect.map_err(|invalid| invalid.within(&format!("all[{i}]")))?);
                 }
-                Ok(Intent::new(tenant, key, effects, true, bytes))
+                Ok(Intent::new(tenant, key, effects, Shape::All, bytes))
             }
             _ => Err(Invalid::new(
                 "intent_shape",
@@ -149,7 +149,13 @@ impl Kinds {
         let key = one_key(header, key.as_deref())?;
         let body = RawValue::from_string(rest).expect("made of JSON");
         let effect = self.effect(limits, kind, &body, "")?;
-        Ok(Intent::new(tenant, key, vec![effect], false, body.get().len()))
+        Ok(Intent::new(
+            tenant,
+            key,
+            vec![effect],
+            Shape::SideBySide,
+            body.get().len(),
+        ))
     }
 
     /// An intent of our own workers and imports, of a body that never was JSON.
@@ -166,7 +172,7 @@ impl Kinds {
                 kind,
                 body: Box::new(body),
             }],
-            false,
+            Shape::SideBySide,
             0,
         )
     }
@@ -245,14 +251,29 @@ fn one_key(header: Option<&str>, body: Option<&str>) -> Result<Key, Invalid> {
     }
 }
 
+/// How an intent was written, and so what its fields are called towards its caller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    /// `{"key", "kind", "body"}`
+    Body,
+    /// `{"key", "all"}`
+    All,
+    /// The fields of the body beside the key.
+    SideBySide,
+}
+
 impl Intent {
-    fn new(tenant: TenantId, key: Key, effects: Vec<Effect>, all: bool, bytes: usize) -> Self {
+    fn new(tenant: TenantId, key: Key, effects: Vec<Effect>, shape: Shape, bytes: usize) -> Self {
+        let all = shape == Shape::All;
         let mut fields = Fields::new();
         fields.field("kind", if all { b"all" } else { effects[0].kind.name().as_bytes() });
         for (i, effect) in effects.iter().enumerate() {
             if all {
                 fields.set_prefix(format!("all[{i}]."));
                 fields.field("kind", effect.kind.name().as_bytes());
+                fields.set_prefix(format!("all[{i}].body."));
+            } else if shape == Shape::Body {
+                fields.set_prefix("body.".to_owned());
             }
             effect.kind.fields(&*effect.body, &mut fields);
         }

@@ -41,7 +41,7 @@ async fn sixty_four_callers_of_one_key_with_two_bodies_have_one_effect_and_the_o
     let answers: Vec<Answer> = join_all(calls).await.into_iter().flatten().collect();
     let mismatches = answers
         .iter()
-        .filter(|answer| matches!(answer, Answer::Mismatch { field } if field == "by"));
+        .filter(|answer| matches!(answer, Answer::Mismatch { field } if field == "body.by"));
     assert_eq!(mismatches.count(), 32);
     assert_eq!(
         answers

@@ -214,7 +214,7 @@ async fn a_refused_transfer_replays_as_refused_after_money_has_arrived() {
         ),
     ] {
         match send(body).await {
-            counterfoil_intent::Answer::Mismatch { field } => assert_eq!(field, differs),
+            counterfoil_intent::Answer::Mismatch { field } => assert_eq!(field, format!("body.{differs}")),
             other => panic!("{other:?}"),
         }
     }
