@@ -264,6 +264,9 @@ pub(crate) async fn end(conn: Object<Manager>) {
 /// A connection for `counterfoil init` and tests: as an administrator, outside of every pool.
 ///
 /// The connection is driven by a task of its own until the client is dropped.
+///
+/// # Errors
+/// [`Error::Connect`], with what to do; [`Error::Settings`] for a root certificate that cannot be used.
 pub async fn connect_admin(config: &Config, tls: &Tls) -> Result<Client, Error> {
     let mut config = config.clone();
     config.ssl_mode(match tls.mode {

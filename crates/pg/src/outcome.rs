@@ -98,6 +98,10 @@ impl Pool {
     /// ```ignore
     /// pool.run(&scope, |tx| attempt(async move { store::rename(tx, id, name).await })).await?
     /// ```
+    ///
+    /// # Errors
+    /// That of `work`, of the last attempt; or [`Error::Unknown`] if the reply to COMMIT was lost and what
+    /// became of it could not be learnt in time.
     pub async fn run<'env, T, F>(&self, scope: &Scope, work: F) -> Result<T, Error>
     where
         F: for<'a> Fn(&'a Tx) -> Attempt<'env, 'a, T> + Sync,
@@ -170,9 +174,12 @@ impl Pool {
         }
     }
 
-    /// What became of the transaction that wrote `token`; `Unknown` if that cannot be found out
-    /// in time
-    /// (`Settings::resolve_timeout`). May be asked again and again: the first answer stands.
+    /// What became of the transaction that wrote `token`; `Unknown` if that cannot be found out in
+    /// time (`Settings::resolve_timeout`). May be asked again and again: the first answer stands.
+    ///
+    /// # Errors
+    /// [`Error::TokenOutOfRange`] for a token whose day is not kept any more, or has not come; else
+    /// what asking again does not mend.
     pub async fn resolve(&self, token: Token) -> Result<Verdict, Error> {
         let deadline = Instant::now() + self.settings().resolve_timeout;
         let mut backoff = Backoff::new();
@@ -259,13 +266,18 @@ pub struct Maintained {
 
 impl Database {
     /// As [`Pool::resolve`], by the role that may ask after anybody's.
+    ///
+    /// # Errors
+    /// As [`Pool::resolve`].
     pub async fn resolve(&self, token: Token) -> Result<Verdict, Error> {
         self.pool(Role::Ops).resolve(token).await
     }
 
     /// Makes the partitions of the outcome table ahead and drops those that are past. Idempotent;
-    /// does nothing while another process is at it. An error of class `Retry` (somebody holds the
-    /// table) is mended by the next pass.
+    /// does nothing while another process is at it.
+    ///
+    /// # Errors
+    /// Of class `Retry` if somebody holds the table: the next pass mends it.
     pub async fn maintain_outcomes(&self) -> Result<Maintained, Error> {
         // Two transactions: what is made stands, whatever keeps the old from being dropped.
         let mut done = Maintained::default();

@@ -21,6 +21,9 @@ struct Inner {
 
 impl Database {
     /// Connects to nothing yet; reads the TLS root certificate.
+    ///
+    /// # Errors
+    /// [`Error::Settings`] if the certificate that vouches for the server is missing or cannot be used.
     pub fn new(settings: Settings) -> Result<Self, Error> {
         let tls = settings.tls.connector()?;
         let settings = Arc::new(settings);
@@ -58,6 +61,9 @@ impl Database {
 
     /// Whether the server keeps what it has acknowledged (promise 10), asked as those who write:
     /// `synchronous_commit` may differ by role.
+    ///
+    /// # Errors
+    /// If the database cannot be asked as one of the three.
     pub async fn durability(&self) -> Result<Durability, Error> {
         let mut worst: Option<Durability> = None;
         for role in [Role::Lane, Role::App, Role::Ops] {
@@ -78,6 +84,9 @@ impl Database {
     }
 
     /// `server_version_num`: 150018 is 15.18.
+    ///
+    /// # Errors
+    /// If the database cannot be asked.
     pub async fn server_version(&self) -> Result<u32, Error> {
         // Not a connection that callers' requests may all be holding.
         let tx = self.pool(Role::Ops).begin(&Scope::Installation).await?;
@@ -143,6 +152,10 @@ impl Pool {
     ///
     /// A pooled connection may have died since it was last used. Nothing has been done yet, so
     /// another one is taken; each turn closes one, and the first that is freshly opened decides.
+    ///
+    /// # Errors
+    /// [`Error::Connect`], [`Error::PoolExhausted`] or [`Error::PoolClosed`] where there is no connection to
+    /// be had, [`Error::ScopeSet`] where it arrived with a scope of somebody else's.
     pub async fn begin(&self, scope: &Scope) -> Result<Tx, Error> {
         loop {
             let conn = self.connection().await?;

@@ -168,6 +168,9 @@ impl Tx {
         }
     }
 
+    /// # Errors
+    /// What the server reports, or [`Error::NoReply`] if it is silent for too long. After either the
+    /// transaction can only be rolled back.
     pub async fn query(&self, sql: &'static Sql, params: Params<'_>) -> Result<Vec<Row>, Error> {
         let flight = self.depart(sql, params)?;
         let (conn, client) = (self.conn(), self.conn().client());
@@ -182,6 +185,9 @@ impl Tx {
     }
 
     /// The row, if there is one; more than one is an error.
+    ///
+    /// # Errors
+    /// As `query`, and [`Error::Rows`].
     pub async fn query_opt(&self, sql: &'static Sql, params: Params<'_>) -> Result<Option<Row>, Error> {
         let mut rows = self.query(sql, params).await?;
         match rows.len() {
@@ -195,6 +201,9 @@ impl Tx {
     }
 
     /// The row; none or more than one is an error.
+    ///
+    /// # Errors
+    /// As `query`, and [`Error::Rows`].
     pub async fn query_one(&self, sql: &'static Sql, params: Params<'_>) -> Result<Row, Error> {
         let mut rows = self.query(sql, params).await?;
         match (rows.pop(), rows.len()) {
@@ -208,6 +217,9 @@ impl Tx {
     }
 
     /// How many rows it changed.
+    ///
+    /// # Errors
+    /// As `query`.
     pub async fn execute(&self, sql: &'static Sql, params: Params<'_>) -> Result<u64, Error> {
         let flight = self.depart(sql, params)?;
         let (conn, client) = (self.conn(), self.conn().client());
@@ -226,6 +238,9 @@ impl Tx {
 
     /// A script of several statements without parameters. For migrations and maintenance only:
     /// nothing but constants, integers and dates may be formatted into it.
+    ///
+    /// # Errors
+    /// As `query`: of the first statement that fails; those after it are not run.
     pub async fn batch(&self, script: &str) -> Result<(), Error> {
         self.simple("batch", script).await
     }
@@ -247,6 +262,9 @@ impl Tx {
     }
 
     /// Waits for the lock, shared, until the end of the transaction.
+    ///
+    /// # Errors
+    /// As `query`; of class `Retry` if it is not free within the `lock_timeout`.
     pub async fn lock_shared(&self, lock: AdvisoryLock) -> Result<(), Error> {
         self.query_one(
             statements::ADVISORY_LOCK_SHARED,
@@ -258,6 +276,9 @@ impl Tx {
 
     /// Waits for the lock, exclusive, until the end of the transaction. Everybody who wants it
     /// shared queues behind: only for locks that nobody holds in the way of work.
+    ///
+    /// # Errors
+    /// As `query`; of class `Retry` if it is not free within the `lock_timeout`.
     pub async fn lock_exclusive(&self, lock: AdvisoryLock) -> Result<(), Error> {
         let key: Params<'_> = &[&AdvisoryLock::CLASS, &lock.object()];
         self.query_one(statements::ADVISORY_LOCK_EXCLUSIVE, key).await?;
@@ -283,6 +304,10 @@ impl Tx {
     ///
     /// Dropping this future leaves the verdict open: the connection is closed, nothing is
     /// cancelled.
+    ///
+    /// # Errors
+    /// With the verdict `RolledBack` nothing was committed: a statement had failed, or COMMIT did. With
+    /// `Unknown` its reply did not come: ask the outcome row, or the stubs, before anything is repeated.
     pub async fn commit(mut self) -> Result<(), CommitError> {
         if let Err(error) = self.check() {
             self.rollback().await;

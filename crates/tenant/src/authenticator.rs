@@ -38,6 +38,9 @@ impl Authenticator {
     }
 
     /// Whom this token speaks for; `None`: nobody, or no longer.
+    ///
+    /// # Errors
+    /// If the database cannot be asked: never because of the token.
     pub async fn check(&self, token: &str) -> Result<Option<Caller>, Unavailable> {
         let Some(key) = ApiKey::parse(token) else {
             return Ok(None);
@@ -54,6 +57,9 @@ impl Authenticator {
     }
 
     /// Whether there is such a tenant: for operators, whose key does not prove it.
+    ///
+    /// # Errors
+    /// If the database cannot be asked.
     pub async fn tenant_exists(&self, id: TenantId) -> Result<bool, Unavailable> {
         let inner = &*self.0;
         let ask = || async move {
