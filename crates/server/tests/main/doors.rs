@@ -70,6 +70,24 @@ async fn a_key_that_is_not_known_is_401_and_told_so() {
     assert!(got.header("www-authenticate").contains("invalid_token"));
 }
 
+/// A proxy might believe the one, and the server the other.
+#[tokio::test]
+async fn of_two_keys_none_is_believed_and_the_page_of_codes_says_so_of_any_route() {
+    let client = Client::new();
+    for spec in ROUTES.iter().filter(|spec| spec.action.door() != Door::Public) {
+        let path = path_of(spec.path, "7");
+        let ask = client.ask(spec.method.clone(), &path);
+        let got = ask
+            .header("authorization", &format!("Bearer {OPERATOR_KEY}"))
+            .empty()
+            .await;
+        let seen = (got.status.as_u16(), got.code());
+        assert_eq!(seen, (400, "header_repeated".to_owned()), "{} {path}", spec.method);
+    }
+    let page = client.get("/codes").empty().await.text;
+    assert!(page.contains("### header_repeated\n\n400 · any\n"));
+}
+
 #[tokio::test]
 async fn a_key_of_one_tenant_gets_404_for_another_s_things() {
     let client = Client::new();

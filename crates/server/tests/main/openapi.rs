@@ -65,6 +65,11 @@ fn parameters_and_doors_are_those_of_the_routes() {
         assert_eq!(named("header").contains("Idempotency-Key"), intents, "{}", spec.path);
         let public = operation["security"] == serde_json::json!([]);
         assert_eq!(public, spec.action.door() == Door::Public, "{}", spec.path);
+        // Whoever has to show a key may have shown two, or one that cannot be checked just now.
+        for status in ["400", "401", "500", "503"].iter().filter(|_| !public) {
+            let listed = operation["responses"].get(status).is_some();
+            assert!(listed, "{status} of {} {}", spec.method, spec.path);
+        }
     }
 }
 
