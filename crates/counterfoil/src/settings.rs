@@ -95,9 +95,9 @@ const DETOURS: Range = range("detours in [lanes]", 1, 256);
 /// Zero would wait for ever; and after 15 s PostgreSQL ends any statement of a lane.
 const LOCK_TIMEOUT: Range = range("lock_timeout_ms in [lanes]", 1, 14_000);
 const DRAIN: Range = range("drain_ms in [lanes]", 1, 3_600_000);
-/// At the most what the server holds in memory of all large requests.
-const REQUEST_BYTES: Range = range("request_bytes in [limits]", 1_024, 64 << 20);
-const BODY_BYTES: Range = range("body_bytes in [limits]", 1_024, 64 << 20);
+/// At the most what the server holds in memory of one tenant's large requests.
+const REQUEST_BYTES: Range = range("request_bytes in [limits]", 1_024, 32 << 20);
+const BODY_BYTES: Range = range("body_bytes in [limits]", 1_024, 32 << 20);
 const ITEMS: Range = range("items in [limits]", 1, 100_000);
 
 const fn range(name: &'static str, least: u32, most: u32) -> Range {

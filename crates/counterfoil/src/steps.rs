@@ -102,7 +102,13 @@ impl Step for ExpireHolds {
 }
 
 /// What the server serves.
-pub(crate) fn app(settings: &Settings, database: &Database, lanes: &Lanes, drivers: &[Driver]) -> Arc<App<Live>> {
+pub(crate) fn app(
+    settings: &Settings,
+    database: &Database,
+    probe: Database,
+    lanes: &Lanes,
+    drivers: &[Driver],
+) -> Arc<App<Live>> {
     let default = Limits::default();
     let limits = Limits {
         request: settings.limits.request_bytes.unwrap_or(default.request),
@@ -117,6 +123,7 @@ pub(crate) fn app(settings: &Settings, database: &Database, lanes: &Lanes, drive
     let workers: Vec<_> = drivers.iter().map(|driver| driver.metrics()).collect();
     let live = Live {
         database: database.clone(),
+        probe,
         lanes: lanes.clone(),
         auth: Authenticator::new(database.clone()),
         migrations: MIGRATIONS.to_vec(),

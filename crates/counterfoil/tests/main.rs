@@ -15,6 +15,7 @@ mod bad_input;
 mod check;
 mod could_not_run;
 mod crowds;
+mod edge;
 mod embedded;
 mod folders;
 mod journal;

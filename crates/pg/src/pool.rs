@@ -48,6 +48,17 @@ impl Database {
         Ok(Self(Arc::new(Inner { settings, pools })))
     }
 
+    /// The same database with a connection of its own per role, opened when it is first needed: for
+    /// questions that must not wait for what everybody else does.
+    ///
+    /// # Errors
+    /// If the TLS root certificate cannot be read any more.
+    pub fn apart(&self) -> Result<Self, Error> {
+        let mut settings = Settings::clone(&self.0.settings);
+        settings.pool_size = Role::ALL.map(|role| (role, 1)).into();
+        Self::new(settings)
+    }
+
     #[must_use]
     pub fn pool(&self, role: Role) -> &Pool {
         // `Role::ALL` lists the roles in the order of their declaration; a test holds it to that.

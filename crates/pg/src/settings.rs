@@ -48,7 +48,8 @@ impl Role {
             Self::Owner => 1,
             Self::App => 8,
             Self::Lane => 16,
-            Self::Ops | Self::Report => 2,
+            Self::Ops => 2,
+            Self::Report => 4,
         }
     }
 

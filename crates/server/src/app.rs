@@ -14,7 +14,7 @@ use http_body_util::Full;
 use hyper::body::Body;
 use uuid::Uuid;
 
-use crate::body::{self, Budget};
+use crate::body;
 use crate::codes;
 use crate::engine::Engine;
 use crate::head;
@@ -24,6 +24,7 @@ use crate::param::Query;
 use crate::problem::{Problem, Refused};
 use crate::ready::Cached;
 use crate::route::{self, Action, Door, Match, Miss};
+use crate::shares::Shares;
 
 pub(crate) type Answered = Result<Response<Full<Bytes>>, Refused>;
 
@@ -31,7 +32,10 @@ pub(crate) type Answered = Result<Response<Full<Bytes>>, Refused>;
 pub struct App<E> {
     pub(crate) engine: E,
     pub(crate) limits: Limits,
-    pub(crate) budget: Budget,
+    /// Bytes of large bodies.
+    pub(crate) budget: Shares,
+    /// Reads that take long.
+    pub(crate) slow_reads: Shares,
     pub(crate) metrics: HttpMetrics,
     pub(crate) ready: Cached,
     pub(crate) started: Instant,
@@ -41,7 +45,8 @@ impl<E: Engine> App<E> {
     #[must_use]
     pub fn new(engine: E, limits: Limits) -> Self {
         Self {
-            budget: Budget::new(&limits),
+            budget: body::budget(&limits),
+            slow_reads: Shares::new(usize::MAX, limits.slow_reads),
             metrics: HttpMetrics::new(),
             ready: Cached::default(),
             started: Instant::now(),
@@ -274,7 +279,7 @@ pub(crate) fn fault(doing: &'static str, error: &counterfoil_pg::Error) -> Refus
 }
 
 /// An error with its sources: none repeats another.
-fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {

@@ -1,47 +1,47 @@
 //! Reading a request's body within its limits.
 
-use std::sync::Arc;
-
 use bytes::{Bytes, BytesMut};
+use counterfoil_pg::TenantId;
 use http::StatusCode;
 use http_body_util::BodyExt as _;
 use hyper::body::Body;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::codes;
-use crate::limits::Limits;
+use crate::limits::{Limits, SMALL};
 use crate::problem::{Problem, Refused};
+use crate::shares::{Share, Shares, Spent};
 
-/// How much of a large body is asked for at once.
-const GRAIN: usize = 64 << 10;
+/// Who sends a body that is no tenant's: an operator. No tenant has this number.
+pub(crate) const NOBODY: TenantId = TenantId(0);
 
 /// The memory that large bodies may take, over all connections.
-#[derive(Debug, Clone)]
-pub(crate) struct Budget(Arc<Semaphore>);
-
-impl Budget {
-    pub(crate) fn new(limits: &Limits) -> Self {
-        Self(Arc::new(Semaphore::new(limits.in_memory.div_ceil(GRAIN))))
-    }
+pub(crate) fn budget(limits: &Limits) -> Shares {
+    Shares::new(limits.in_memory, limits.in_memory / 2)
 }
 
 /// A body, and its share of the budget until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Whole {
     pub(crate) bytes: Bytes,
-    _share: Option<OwnedSemaphorePermit>,
+    _share: Option<Share>,
 }
 
 /// Reads the whole body, or says why not. A body that is not read to its end goes on being thrown
 /// away in the background.
-pub(crate) async fn read<B>(mut body: B, limits: &Limits, budget: &Budget, expects: bool) -> Result<Whole, Refused>
+pub(crate) async fn read<B>(
+    mut body: B,
+    limits: &Limits,
+    budget: &Shares,
+    tenant: TenantId,
+    expects: bool,
+) -> Result<Whole, Refused>
 where
     B: Body<Data = Bytes> + Send + Unpin + 'static,
 {
     let result = if body.size_hint().lower() > limits.request as u64 {
         Err(too_large(limits))
     } else {
-        match tokio::time::timeout(limits.body_timeout, collect(&mut body, limits, budget)).await {
+        match tokio::time::timeout(limits.body_timeout, collect(&mut body, limits, budget, tenant)).await {
             Ok(result) => result,
             Err(_) => {
                 let detail = format!("the body was not whole after {} s", limits.body_timeout.as_secs());
@@ -88,46 +88,39 @@ where
     });
 }
 
-async fn collect<B>(body: &mut B, limits: &Limits, budget: &Budget) -> Result<Whole, Refused>
+async fn collect<B>(body: &mut B, limits: &Limits, budget: &Shares, tenant: TenantId) -> Result<Whole, Refused>
 where
     B: Body<Data = Bytes> + Unpin,
 {
+    let mut share = None;
+    // Taken before any of it is asked for: who waits for `100 Continue` need not send it in vain.
+    let promised = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+    charge(&mut share, budget, tenant, promised)?;
     let Some(first) = data(body).await? else {
         return Ok(Whole {
             bytes: Bytes::new(),
             _share: None,
         });
     };
-    if body.is_end_stream() && first.len() <= limits.request {
+    if first.len() > limits.request {
+        return Err(too_large(limits));
+    }
+    if body.is_end_stream() {
+        charge(&mut share, budget, tenant, first.len())?;
         // Nearly every request: one piece, not copied.
         return Ok(Whole {
             bytes: first,
-            _share: None,
+            _share: share,
         });
     }
-    let mut share: Option<OwnedSemaphorePermit> = None;
-    let mut granted = 0;
-    // Up to a size that an empty promise may cost us.
-    let promised = usize::try_from(body.size_hint().lower())
-        .unwrap_or(usize::MAX)
-        .saturating_add(first.len());
-    let mut whole = BytesMut::with_capacity(promised.min(16 * GRAIN));
+    let mut whole = BytesMut::with_capacity(promised.max(first.len()));
     let mut next = Some(first);
     while let Some(piece) = next {
         let length = whole.len() + piece.len();
         if length > limits.request {
             return Err(too_large(limits));
         }
-        while granted < length {
-            let Ok(grain) = Arc::clone(&budget.0).try_acquire_owned() else {
-                return Err(overloaded());
-            };
-            match &mut share {
-                Some(share) => share.merge(grain),
-                None => share = Some(grain),
-            }
-            granted += GRAIN;
-        }
+        charge(&mut share, budget, tenant, length)?;
         whole.extend_from_slice(&piece);
         next = data(body).await?;
     }
@@ -135,6 +128,19 @@ where
         bytes: whole.freeze(),
         _share: share,
     })
+}
+
+/// Counts a body of this many bytes, if it is large, in steps of what small ones may have.
+fn charge(share: &mut Option<Share>, budget: &Shares, tenant: TenantId, length: usize) -> Result<(), Refused> {
+    if length <= SMALL {
+        return Ok(());
+    }
+    let amount = length.next_multiple_of(SMALL);
+    match share {
+        Some(share) => share.grow(amount),
+        None => budget.take(tenant, amount).map(|taken| *share = Some(taken)),
+    }
+    .map_err(overloaded)
 }
 
 /// The next piece of data; trailers are of no interest.
@@ -167,9 +173,21 @@ fn too_large(limits: &Limits) -> Refused {
     Problem::new(StatusCode::PAYLOAD_TOO_LARGE, codes::REQUEST_TOO_LARGE, "", detail)
 }
 
-fn overloaded() -> Refused {
-    let detail = "the server holds too many large requests already; nothing was done, send it again";
-    let mut problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, codes::OVERLOADED, "", detail);
+fn overloaded(spent: Spent) -> Refused {
+    let mut problem = match spent {
+        Spent::Own => Problem::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            codes::TOO_MANY_BYTES,
+            "",
+            "the tenant's large requests that are here take up all it may have at once; nothing was done, send it again",
+        ),
+        Spent::All => Problem::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            codes::OVERLOADED,
+            "",
+            "the server holds too many large requests already; nothing was done, send it again",
+        ),
+    };
     problem.extra.retry_after = Some(std::time::Duration::from_secs(1));
     problem
 }
@@ -186,7 +204,7 @@ mod tests {
     fn limits() -> Limits {
         Limits {
             request: 1_000,
-            in_memory: 4 * GRAIN,
+            in_memory: 8 * SMALL,
             body_timeout: Duration::from_secs(5),
             ..Limits::default()
         }
@@ -197,17 +215,17 @@ mod tests {
         StreamBody::new(stream::iter((0..count).map(move |_| Ok(Frame::data(piece.clone())))))
     }
 
-    async fn read_of<B>(body: B, limits: &Limits, budget: &Budget) -> Result<Whole, Refused>
+    async fn read_of<B>(body: B, limits: &Limits, budget: &Shares) -> Result<Whole, Refused>
     where
         B: Body<Data = Bytes> + Send + Unpin + 'static,
     {
-        read(body, limits, budget, false).await
+        read(body, limits, budget, TenantId(7), false).await
     }
 
     #[tokio::test]
     async fn a_body_in_one_piece_is_not_copied() {
         let bytes = Bytes::from_static(b"{}");
-        let whole = read_of(Full::new(bytes.clone()), &limits(), &Budget::new(&limits()))
+        let whole = read_of(Full::new(bytes.clone()), &limits(), &super::budget(&limits()))
             .await
             .unwrap();
         assert_eq!(whole.bytes.as_ptr(), bytes.as_ptr());
@@ -215,7 +233,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_in_pieces_is_put_together() {
-        let whole = read_of(pieces(300, 3), &limits(), &Budget::new(&limits()))
+        let whole = read_of(pieces(300, 3), &limits(), &super::budget(&limits()))
             .await
             .unwrap();
         assert_eq!(whole.bytes.len(), 900);
@@ -223,7 +241,7 @@ mod tests {
 
     #[tokio::test]
     async fn too_large_a_body_is_413_whether_it_says_so_or_not() {
-        let budget = Budget::new(&limits());
+        let budget = super::budget(&limits());
         let said = read_of(Full::new(Bytes::from(vec![b'x'; 1_001])), &limits(), &budget)
             .await
             .unwrap_err();
@@ -234,27 +252,48 @@ mod tests {
         }
     }
 
+    /// `in_memory` is eight times what counts as small, so a tenant has four times that.
     #[tokio::test]
     async fn large_bodies_share_a_budget_and_give_it_back() {
         let limits = Limits {
-            request: 4 * GRAIN,
+            request: 4 * SMALL,
             ..limits()
         };
-        let budget = Budget::new(&limits);
-        let first = read_of(pieces(GRAIN, 3), &limits, &budget).await.unwrap();
-        let problem = read_of(pieces(GRAIN, 3), &limits, &budget).await.unwrap_err();
+        let budget = super::budget(&limits);
+        let of = |tenant, body| read(body, &limits, &budget, TenantId(tenant), false);
+        let first = of(7, pieces(SMALL, 3)).await.unwrap();
+        let problem = of(7, pieces(SMALL, 3)).await.unwrap_err();
+        assert_eq!((problem.status.as_u16(), &*problem.code), (429, "too_many_bytes"));
+        let _second = of(8, pieces(SMALL, 4)).await.unwrap();
+        let problem = of(9, pieces(SMALL, 2)).await.unwrap_err();
         assert_eq!((problem.status.as_u16(), &*problem.code), (503, "overloaded"));
+        // Small ones always pass.
+        let _third = of(9, pieces(SMALL, 1)).await.unwrap();
         drop(first);
+        assert_eq!(of(7, pieces(SMALL, 3)).await.unwrap().bytes.len(), 3 * SMALL);
+    }
+
+    #[tokio::test]
+    async fn a_large_body_in_one_piece_is_counted_too() {
+        let limits = Limits {
+            request: 4 * SMALL,
+            ..limits()
+        };
+        let budget = super::budget(&limits);
+        let body = || Full::new(Bytes::from(vec![b'x'; 3 * SMALL]));
+        let first = read_of(body(), &limits, &budget).await.unwrap();
         assert_eq!(
-            read_of(pieces(GRAIN, 3), &limits, &budget).await.unwrap().bytes.len(),
-            3 * GRAIN
+            read_of(body(), &limits, &budget).await.unwrap_err().code,
+            "too_many_bytes"
         );
+        drop(first);
+        read_of(body(), &limits, &budget).await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_body_that_never_ends_is_given_up() {
         let body = StreamBody::new(stream::pending::<Result<Frame<Bytes>, Infallible>>());
-        let problem = read_of(body, &limits(), &Budget::new(&limits())).await.unwrap_err();
+        let problem = read_of(body, &limits(), &super::budget(&limits())).await.unwrap_err();
         assert_eq!((problem.status.as_u16(), &*problem.code), (408, "body_timeout"));
     }
 }

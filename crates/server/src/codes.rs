@@ -26,6 +26,7 @@ codes! {
     REQUEST_TOO_LARGE = "request_too_large";
     BODY_TIMEOUT = "body_timeout";
     BODY_INCOMPLETE = "body_incomplete";
+    TOO_MANY_BYTES = "too_many_bytes";
     OVERLOADED = "overloaded";
     BODY_ENCODING = "body_encoding";
     JSON_INVALID = "json_invalid";
@@ -40,6 +41,7 @@ codes! {
     QUERY_TIME = "query_time";
     QUERY_CONFLICT = "query_conflict";
     QUERY_ORDER = "query_order";
+    TOO_MANY_READS = "too_many_reads";
     // Tenants.
     KEY_NOT_TAKEN = "key_not_taken";
     TENANT_INVALID = "tenant_invalid";

@@ -13,12 +13,6 @@ use uuid::Uuid;
 
 use crate::ready::Readiness;
 
-/// What anybody is told of a database that does not answer.
-const NO_ANSWER: &str = "the database does not answer; the log of this server says why";
-
-/// Less than the database has to answer `/readyz` in all.
-const DURABILITY_PATIENCE: Duration = Duration::from_secs(1);
-
 /// Which past a balance is asked of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AsOf {
@@ -105,6 +99,9 @@ pub type Render = Box<dyn Fn(&mut String) + Send + Sync>;
 /// The engine of the product.
 pub struct Live {
     pub database: Database,
+    /// The same with connections of its own, for `/readyz`: whether there is work in the way of others
+    /// is not what it is asked.
+    pub probe: Database,
     pub lanes: Lanes,
     pub auth: Authenticator,
     /// Every migration of this version, for `/readyz`.
@@ -112,6 +109,10 @@ pub struct Live {
     /// More for `/metrics`: workers, pools.
     pub metrics: Vec<Render>,
 }
+
+/// How long PostgreSQL may take to go through every entry of an account, in place of the five minutes
+/// that reports have: somebody waits for the answer.
+const SLOW_READ: Duration = Duration::from_secs(30);
 
 impl Live {
     /// Begins a transaction that only looks.
@@ -164,10 +165,19 @@ impl Engine for Live {
     }
 
     async fn balance(&self, tenant: TenantId, code: &str, at: AsOf) -> Result<Option<BalanceAt>, Error> {
-        let (scope, tx) = self.look(tenant).await?;
-        let found = match at {
-            AsOf::Recorded(at) => read::recorded_balance(&scope, &tx, code, at).await?,
-            AsOf::Effective(at) => read::effective_balance(&scope, &tx, code, at).await?,
+        let (tx, found) = match at {
+            AsOf::Recorded(at) => {
+                let (scope, tx) = self.look(tenant).await?;
+                let found = read::recorded_balance(&scope, &tx, code, at).await?;
+                (tx, found)
+            }
+            AsOf::Effective(at) => {
+                let scope = Scope::Tenant(tenant);
+                let tx = self.database.pool(Role::Report).begin(&scope).await?;
+                tx.set_statement_timeout(SLOW_READ).await?;
+                let found = read::effective_balance(&scope, &tx, code, at).await?;
+                (tx, found)
+            }
         };
         tx.rollback().await;
         Ok(found)
@@ -234,21 +244,12 @@ impl Engine for Live {
     }
 
     async fn readiness(&self) -> Readiness {
-        let (version, durability) = match self.database.server_version().await {
-            Ok(version) => {
-                // Asked on the connections of callers, too: while all of those are busy it is not known.
-                let durability = tokio::time::timeout(DURABILITY_PATIENCE, self.database.durability()).await;
-                (Ok(version), durability.ok().and_then(Result::ok))
-            }
-            Err(error) => {
-                // Anybody may ask, and what went wrong names hosts and roles.
-                let error = &error as &dyn std::error::Error;
-                tracing::warn!(error, "not ready: the database does not answer");
-                (Err(NO_ANSWER.to_owned()), None)
-            }
+        let (version, durability) = match self.probe.server_version().await {
+            Ok(version) => (Ok(version), self.probe.durability().await.ok()),
+            Err(error) => (Err(crate::app::chain(&error)), None),
         };
         let schema = match &version {
-            Ok(_) => counterfoil_migrate::require(&self.database, &self.migrations).await,
+            Ok(_) => counterfoil_migrate::require(&self.probe, &self.migrations).await,
             Err(_) => Ok(()),
         };
         Readiness {

@@ -68,14 +68,6 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// A nested object, written by `fill`.
-    pub(crate) fn object(&mut self, name: &str, fill: impl FnOnce(&mut Object<'_>)) {
-        self.name(name);
-        let mut inner = Object::new(self.out);
-        fill(&mut inner);
-        inner.end();
-    }
-
     /// An array of objects, each written by `fill`.
     pub(crate) fn list<T>(&mut self, name: &str, rows: &[T], fill: impl Fn(&mut Object<'_>, &T)) {
         self.name(name);
@@ -122,12 +114,11 @@ mod tests {
             o.flag("c", true);
             o.raw("d", "[1]");
             o.maybe_text("e", None);
-            o.object("f", |inner| inner.plain("g", 1));
             o.list("h", &[1_u8, 2], |inner, n| inner.number("n", *n));
         });
         insta::assert_snapshot!(
             String::from_utf8(out).unwrap(),
-            @r#"{"a":"say \"hi\"\n\u0001","b":7,"c":true,"d":[1],"e":null,"f":{"g":"1"},"h":[{"n":1},{"n":2}]}"#
+            @r#"{"a":"say \"hi\"\n\u0001","b":7,"c":true,"d":[1],"e":null,"h":[{"n":1},{"n":2}]}"#
         );
     }
 

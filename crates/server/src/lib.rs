@@ -32,6 +32,7 @@ mod read;
 mod ready;
 mod route;
 mod serve;
+mod shares;
 mod tenants;
 mod write;
 

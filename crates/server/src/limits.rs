@@ -16,8 +16,8 @@ pub struct Limits {
     pub head: usize,
     /// Connections served at once; more wait in the backlog of the listener: 8,192.
     pub connections: usize,
-    /// Bytes of large request bodies held in memory at once, over all connections: 64 MiB. A body
-    /// that arrives in one piece is not counted.
+    /// Bytes of request bodies above 64 KiB held in memory at once, over all connections: 64 MiB.
+    /// One tenant has half of it at the most, so no request may be larger than that.
     pub in_memory: usize,
     /// Until a request's head is whole; an idle connection is closed after the same time: 60 s.
     pub head_timeout: Duration,
@@ -28,6 +28,8 @@ pub struct Limits {
     pub discard: usize,
     /// Running requests are finished for this long after the server was told to stop: 30 s.
     pub drain: Duration,
+    /// Reads of one tenant at once that go through every entry of an account: 2.
+    pub slow_reads: usize,
     /// Rows of one page of a list: 1,000, and 100 where the caller does not say.
     pub page: u32,
 }
@@ -45,10 +47,14 @@ impl Default for Limits {
             body_timeout: Duration::from_secs(30),
             discard: 256 << 20,
             drain: Duration::from_secs(30),
+            slow_reads: 2,
             page: 1_000,
         }
     }
 }
+
+/// A body of so many bytes is not counted; and a connection reads as much at a time: 64 KiB.
+pub(crate) const SMALL: usize = 64 << 10;
 
 /// Rows of a page where the caller does not say.
 pub(crate) const PAGE: u32 = 100;

@@ -1,11 +1,13 @@
 //! Reads of what belongs to a tenant.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use counterfoil_intent::Key;
 use counterfoil_ledger::AccountCode;
 use counterfoil_ledger::read::{AboutView, AccountView, BalanceAt, EntryView, HoldView, Money, Order, TransferView};
 use counterfoil_pg::TenantId;
+use http::StatusCode;
 use jiff::Timestamp;
 use uuid::Uuid;
 
@@ -77,6 +79,8 @@ impl<E: Engine> App<E> {
     }
 
     async fn account(&self, tenant: TenantId, code: &str, query: &Query<'_>) -> Answered {
+        // Only these go through every entry of the account, however many there are.
+        let mut turn = None;
         let at = match (query.time("as_of")?, query.time("effective_as_of")?) {
             (None, None) => {
                 let found = self.engine.account(tenant, code).await;
@@ -85,7 +89,10 @@ impl<E: Engine> App<E> {
                 return Ok(json(json::object(|out| account(out, &found))));
             }
             (Some(at), None) => AsOf::Recorded(at),
-            (None, Some(at)) => AsOf::Effective(at),
+            (None, Some(at)) => {
+                turn = Some(self.slow_reads.take(tenant, 1).map_err(|_| too_many_reads())?);
+                AsOf::Effective(at)
+            }
             (Some(_), Some(_)) => {
                 let detail = "ask by as_of or by effective_as_of, one at a time";
                 return Err(Problem::bad_request(codes::QUERY_CONFLICT, "effective_as_of", detail));
@@ -96,6 +103,7 @@ impl<E: Engine> App<E> {
             .balance(tenant, code, at)
             .await
             .map_err(|error| fault("read a balance", &error))?;
+        drop(turn);
         let found = found.ok_or_else(|| Problem::not_found("account"))?;
         Ok(json(json::object(|out| balance(out, code, &found, at))))
     }
@@ -143,6 +151,14 @@ impl<E: Engine> App<E> {
         let rows = rows.ok_or_else(|| Problem::not_found("account"))?;
         Ok(page("holds", rows, limit, hold, |last| last.id.to_string()))
     }
+}
+
+fn too_many_reads() -> Refused {
+    let detail =
+        "as many of the tenant's questions by effective_as_of are being worked on as may be at once; ask again";
+    let mut problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, codes::TOO_MANY_READS, "", detail);
+    problem.extra.retry_after = Some(Duration::from_secs(1));
+    problem
 }
 
 /// What no account can be called names none.

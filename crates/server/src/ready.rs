@@ -44,36 +44,37 @@ impl Readiness {
         self.durability.as_ref().and_then(Durability::shortfall)
     }
 
+    /// Anybody may read it, so it says which part is not as it should be, in these words and no others.
+    /// Why, and where, is in the log.
     fn render(&self) -> Vec<u8> {
+        let database = match self.database {
+            Ok(_) => "in reach",
+            Err(_) => "out of reach",
+        };
+        let schema = match (&self.database, &self.schema) {
+            (Err(_), _) => "not known",
+            (Ok(_), Ok(())) => "current",
+            (Ok(_), Err(_)) => "not current",
+        };
+        let commits = match (&self.durability, self.shortfall()) {
+            (None, _) => "not known",
+            (Some(_), None) => "durable",
+            (Some(_), Some(_)) => "not durable",
+        };
         json::object(|out| {
             out.flag("ready", self.is_ready());
-            out.object("database", |out| {
-                out.flag("reachable", self.database.is_ok());
-                match &self.database {
-                    Ok(version) => out.plain("version", format_args!("{}.{}", version / 10_000, version % 10_000)),
-                    Err(why) => out.text("error", why),
-                }
-            });
-            if let Some(durability) = &self.durability {
-                out.object("durability", |out| {
-                    out.flag("durable", durability.shortfall().is_none());
-                    out.flag("fsync", durability.fsync);
-                    out.flag("full_page_writes", durability.full_page_writes);
-                    out.text("synchronous_commit", &durability.synchronous_commit);
-                    if let Some(why) = durability.shortfall() {
-                        out.text("warning", why);
-                    }
-                });
-            }
-            if self.database.is_ok() {
-                out.object("schema", |out| {
-                    out.flag("current", self.schema.is_ok());
-                    if let Err(why) = &self.schema {
-                        out.text("error", why);
-                    }
-                });
-            }
+            out.text("database", database);
+            out.text("schema", schema);
+            out.text("commits", commits);
         })
+    }
+
+    /// Everything that is wrong, for the log; empty where nothing is.
+    fn wrong(&self) -> String {
+        let database = self.database.as_ref().err().map(String::as_str);
+        let schema = self.schema.as_ref().err().map(String::as_str);
+        let parts: Vec<_> = [database, schema, self.shortfall()].into_iter().flatten().collect();
+        parts.join("; ")
     }
 }
 
@@ -106,6 +107,12 @@ impl<E: Engine> App<E> {
                 schema: Ok(()),
             },
         };
+        let before = cached.take().map(|(_, before)| before.wrong()).unwrap_or_default();
+        match found.wrong() {
+            wrong if wrong == before => {}
+            wrong if wrong.is_empty() => tracing::info!("/readyz finds everything as it should be again"),
+            wrong => tracing::warn!("/readyz finds: {wrong}"),
+        }
         let found = Arc::new(found);
         *cached = Some((Instant::now(), Arc::clone(&found)));
         found
@@ -120,43 +127,44 @@ mod tests {
         String::from_utf8(readiness.render()).unwrap()
     }
 
-    #[test]
-    fn a_database_that_is_not_durable_is_ready_and_says_so() {
-        let durability = Durability {
-            fsync: false,
+    fn durability(fsync: bool) -> Option<Durability> {
+        Some(Durability {
+            fsync,
             full_page_writes: true,
             synchronous_commit: "on".to_owned(),
-        };
-        let found = Readiness {
-            database: Ok(150_018),
-            durability: Some(durability),
-            schema: Ok(()),
-        };
-        assert!(found.is_ready());
-        insta::assert_snapshot!(text(&found), @r#"{"ready":true,"database":{"reachable":true,"version":"15.18"},"durability":{"durable":false,"fsync":false,"full_page_writes":true,"synchronous_commit":"on","warning":"fsync is off: a crash of the machine can lose or break everything; set fsync = on"},"schema":{"current":true}}"#);
+        })
     }
 
     #[test]
-    fn a_database_that_is_away_or_behind_is_not_ready() {
+    fn a_database_that_is_not_durable_is_ready_and_says_so() {
+        let found = Readiness {
+            database: Ok(150_018),
+            durability: durability(false),
+            schema: Ok(()),
+        };
+        assert!(found.is_ready());
+        insta::assert_snapshot!(text(&found), @r#"{"ready":true,"database":"in reach","schema":"current","commits":"not durable"}"#);
+        assert!(found.wrong().contains("fsync is off"));
+    }
+
+    /// The why names hosts and roles, and is for the log.
+    #[test]
+    fn a_database_that_is_away_or_behind_is_not_ready_and_the_why_is_not_shown() {
         let away = Readiness {
-            database: Err("connection refused".to_owned()),
+            database: Err("cannot reach PostgreSQL at db.internal:5432".to_owned()),
             durability: None,
             schema: Ok(()),
         };
         assert!(!away.is_ready());
-        insta::assert_snapshot!(text(&away), @r#"{"ready":false,"database":{"reachable":false,"error":"connection refused"}}"#);
-        let durability = Durability {
-            fsync: true,
-            full_page_writes: true,
-            synchronous_commit: "on".to_owned(),
-        };
-        let schema = Err("run `counterfoil init`".to_owned());
+        insta::assert_snapshot!(text(&away), @r#"{"ready":false,"database":"out of reach","schema":"not known","commits":"not known"}"#);
+        assert_eq!(away.wrong(), "cannot reach PostgreSQL at db.internal:5432");
         let behind = Readiness {
             database: Ok(180_000),
-            durability: Some(durability),
-            schema,
+            durability: durability(true),
+            schema: Err("database shop lacks 1 migration".to_owned()),
         };
         assert!(!behind.is_ready());
-        insta::assert_snapshot!(text(&behind), @r#"{"ready":false,"database":{"reachable":true,"version":"18.0"},"durability":{"durable":true,"fsync":true,"full_page_writes":true,"synchronous_commit":"on"},"schema":{"current":false,"error":"run `counterfoil init`"}}"#);
+        insta::assert_snapshot!(text(&behind), @r#"{"ready":false,"database":"in reach","schema":"not current","commits":"durable"}"#);
+        assert_eq!(behind.wrong(), "database shop lacks 1 migration");
     }
 }

@@ -16,7 +16,7 @@ use tokio::sync::Semaphore;
 
 use crate::app::App;
 use crate::engine::Engine;
-use crate::limits::Limits;
+use crate::limits::{Limits, SMALL};
 
 /// After an error of `accept`, such as no file descriptors left: they come back when others close.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -96,6 +96,8 @@ fn protocol(limits: &Limits) -> Builder {
         // Between two requests the same clock runs, so that it closes idle connections too.
         .header_read_timeout(limits.head_timeout)
         .max_header_size(limits.head)
+        // Of each connection, beside what is counted of large bodies.
+        .max_buf_size(SMALL.max(limits.head))
         .keep_alive(true);
     http
 }

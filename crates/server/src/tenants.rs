@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use std::time::Instant;
 
 use crate::app::{Answered, App, expects, fault, json};
-use crate::body;
+use crate::body::{self, NOBODY};
 use crate::codes;
 use crate::engine::Engine;
 use crate::head::{self, Format, Head};
@@ -78,7 +78,7 @@ impl<E: Engine> App<E> {
             body::leave(body, &self.limits, expects(parts));
             return Err(problem);
         }
-        let whole = body::read(body, &self.limits, &self.budget, expects(parts)).await?;
+        let whole = body::read(body, &self.limits, &self.budget, NOBODY, expects(parts)).await?;
         let raw: &RawValue = items::value(items::utf8(&whole.bytes)?)?;
         let wanted: Wanted<'_> = counterfoil_intent::Kinds::read(raw).map_err(Problem::invalid)?;
         let new = wanted.checked().map_err(invalid)?;

@@ -38,7 +38,7 @@ impl<E: Engine> App<E> {
             }
         };
         let tenant = found.tenant.expect("every route that writes intents is of a tenant");
-        let whole = body::read(body, &self.limits, &self.budget, expects(parts)).await?;
+        let whole = body::read(body, &self.limits, &self.budget, tenant, expects(parts)).await?;
         let reader = Reader {
             kinds: self.engine.kinds(),
             limits: &self.limits,

@@ -69,6 +69,7 @@ async fn start_postgres(settings: &Settings) -> Result<Running, Failure> {
 
 async fn serve(settings: &Settings, listener: TcpListener, there: Address, roles: &Roles) -> Result<(), Failure> {
     let database = Database::new(pg_settings(settings, &there, roles))?;
+    let probe = database.apart()?;
     counterfoil_migrate::require(&database, MIGRATIONS).await?;
     warn_of_durability(&database).await?;
     let generations = Generations::load(&database).await?;
@@ -84,7 +85,7 @@ async fn serve(settings: &Settings, listener: TcpListener, there: Address, roles
         database: there,
     })?;
     greet(&settings.home, address);
-    let app = steps::app(settings, &database, &lanes, &drivers);
+    let app = steps::app(settings, &database, probe, &lanes, &drivers);
     if !counterfoil_server::serve(listener, app, stop).await {
         tracing::error!("not everything that was accepted landed in time; ask for the stubs of what got no answer");
     }

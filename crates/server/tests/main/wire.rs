@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::engine::{Client, TENANT_KEY};
+use crate::engine::{Client, OPERATOR_KEY, TENANT_KEY};
 
 struct Server {
     client: Client,
@@ -89,8 +89,12 @@ async fn read_one(stream: &mut TcpStream) -> String {
 }
 
 fn post(extra: &str) -> String {
+    post_of(7, TENANT_KEY, extra)
+}
+
+fn post_of(tenant: i64, key: &str, extra: &str) -> String {
     format!(
-        "POST /v1/tenants/7/intents HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TENANT_KEY}\r\n\
+        "POST /v1/tenants/{tenant}/intents HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n\
          Content-Type: application/json\r\n{extra}\r\n"
     )
 }
@@ -353,4 +357,55 @@ async fn shutdown_does_not_wait_for_ever() {
     assert!(!ended);
     let left = *server.client.app.engine().time_to_land.lock();
     assert_eq!(left, Some(false), "the lanes have no second drain of their own");
+}
+
+/// A body in mid-way holds what its length promises. The other tenant has its own half.
+#[tokio::test]
+async fn large_bodies_of_one_tenant_leave_half_of_the_room_to_others() {
+    const LARGE: usize = 200 << 10;
+    let server = start(Limits {
+        in_memory: 1 << 20,
+        request: 512 << 10,
+        ..Limits::default()
+    })
+    .await;
+    let length = format!("Content-Length: {LARGE}\r\n");
+    let whole = |tenant, key| {
+        let mut bytes = post_of(tenant, key, &length).into_bytes();
+        bytes.resize(bytes.len() + LARGE, b' ');
+        bytes
+    };
+    // Counted as 256 KiB each; 512 KiB are what one tenant may have.
+    let mut halves = Vec::new();
+    for _ in 0..2 {
+        let mut stream = server.connect().await;
+        let bytes = whole(7, TENANT_KEY);
+        stream.write_all(&bytes[..bytes.len() - 1]).await.unwrap();
+        halves.push(stream);
+    }
+    // A third one at once, in one piece, is one too many.
+    let answer = loop {
+        let mut third = server.connect().await;
+        third.write_all(&whole(7, TENANT_KEY)).await.unwrap();
+        let answer = read_one(&mut third).await;
+        // Until the other two have been seen, it passes, and is no JSON.
+        if !answer.starts_with("HTTP/1.1 400 ") {
+            break answer;
+        }
+    };
+    assert!(answer.starts_with("HTTP/1.1 429 "), "{answer}");
+    assert!(answer.contains("\r\nretry-after: 1\r\n"), "{answer}");
+    assert!(answer.contains("\"code\":\"too_many_bytes\""), "{answer}");
+    let mut other = server.connect().await;
+    other.write_all(&whole(8, OPERATOR_KEY)).await.unwrap();
+    let answer = read_one(&mut other).await;
+    assert!(answer.contains("\"code\":\"json_invalid\""), "{answer}");
+    for mut stream in halves {
+        stream.write_all(b" ").await.unwrap();
+        let answer = read_one(&mut stream).await;
+        assert!(answer.contains("\"code\":\"json_invalid\""), "{answer}");
+    }
+    let mut again = server.connect().await;
+    again.write_all(&whole(7, TENANT_KEY)).await.unwrap();
+    assert!(read_one(&mut again).await.contains("\"code\":\"json_invalid\""));
 }
