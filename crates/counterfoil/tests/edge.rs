@@ -1,7 +1,10 @@
-//! At the edge: reads that take long.
+//! At the edge: reads that take long, and the writes that are no intents.
+
+use std::collections::BTreeSet;
 
 use counterfoil_test::Server;
 use futures_util::future::join_all;
+use serde_json::json;
 
 use crate::harness::{House, open_books, until};
 
@@ -83,4 +86,36 @@ async fn readiness_needs_no_connection_that_others_may_hold() {
     lock.rollback().await.unwrap();
     join_all(asked).await;
     up.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn thirty_two_operators_with_one_key_make_one_tenant_over_two_servers() {
+    let house = House::new(Server::Pg15).await;
+    let servers = house.two().await;
+    let ask = async |at: usize, key: &str, body: serde_json::Value| {
+        let headers = [("Idempotency-Key", key), ("Content-Type", "application/json")];
+        house
+            .client(&servers[at])
+            .send("POST", "/v1/tenants", &headers, body.to_string().as_bytes())
+            .await
+            .unwrap()
+    };
+    let answers = join_all((0..32).map(|i| ask(i % 2, "shop-9", json!({"name": "Shop 9"})))).await;
+    let bodies: BTreeSet<_> = answers.iter().map(|answer| answer.text().to_owned()).collect();
+    assert_eq!(bodies.len(), 1, "{bodies:?}");
+    let firsts = answers
+        .iter()
+        .filter(|answer| answer.status == 201 && !answer.replayed());
+    assert_eq!(firsts.count(), 1);
+    let replays = answers
+        .iter()
+        .filter(|answer| answer.status == 200 && answer.replayed());
+    assert_eq!(replays.count(), 31);
+    let other = ask(0, "shop-9", json!({"name": "Shop 10"})).await;
+    assert_eq!(other.verdict(), (422, "key_reused".to_owned()));
+    assert_eq!(other.json()["field"], "name");
+    assert_eq!(house.number("SELECT count(*) FROM counterfoil.tenant").await, 2);
+    for up in servers {
+        up.stop().await;
+    }
 }

@@ -228,7 +228,11 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
     }
 }
 
-fn one_key(header: Option<&str>, body: Option<&str>) -> Result<Key, Invalid> {
+/// The key of a request: as its header and its body say it.
+///
+/// # Errors
+/// `key_missing`, `key_conflict`, or what is wrong with the key itself.
+pub fn one_key(header: Option<&str>, body: Option<&str>) -> Result<Key, Invalid> {
     match (header, body) {
         (None, None) => Err(Invalid::new(
             "key_missing",

@@ -36,7 +36,7 @@ pub use books::Books;
 pub use error::Invalid;
 pub use generation::{Generations, Rotation};
 pub use hash::Fields;
-pub use intent::{Intent, Limits};
+pub use intent::{Intent, Limits, one_key};
 pub use key::Key;
 pub use kind::{Context, Kind, Kinds, Needs, Plan};
 pub use lane::{Lanes, Options};

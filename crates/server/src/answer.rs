@@ -97,20 +97,22 @@ pub(crate) fn stub_path(tenant: TenantId, key: &Key) -> String {
     format!("/v1/tenants/{tenant}/stubs/{}", param::encode(&key.to_string()))
 }
 
+pub(crate) fn key_reused(field: &str) -> Refused {
+    let detail = format!("the key was used with another body; `{field}` differs, and nothing was done");
+    Problem::new(
+        StatusCode::UNPROCESSABLE_ENTITY,
+        codes::KEY_REUSED,
+        field.to_owned(),
+        detail,
+    )
+}
+
 /// What an answer without a stub says.
 fn problem_of(tenant: TenantId, key: &Key, answer: &Answer) -> Refused {
     let unavailable = StatusCode::SERVICE_UNAVAILABLE;
     match answer {
         Answer::First(_) | Answer::Replayed(_) => unreachable!("an answer with a stub is rendered from the stub"),
-        Answer::Mismatch { field } => {
-            let detail = format!("the key was used with another body; `{field}` differs, and nothing was done");
-            Problem::new(
-                StatusCode::UNPROCESSABLE_ENTITY,
-                codes::KEY_REUSED,
-                field.clone(),
-                detail,
-            )
-        }
+        Answer::Mismatch { field } => key_reused(field),
         Answer::KeyTooOld { retention } => {
             let detail = format!(
                 "the UUIDv7 key is older than the {} that stubs are kept: whether it was used can no longer be told",

@@ -270,7 +270,7 @@ pub(crate) fn fault(doing: &'static str, error: &counterfoil_pg::Error) -> Refus
     }
     tracing::error!(%id, error = %chain, "could not {doing}");
     if matches!(error, Error::Unknown { .. }) {
-        let detail = "the reply to COMMIT was lost and could not be learnt; look before you send it again";
+        let detail = "the reply to COMMIT was lost and could not be learnt; send it again under the same key";
         let mut problem = Problem::new(StatusCode::GATEWAY_TIMEOUT, codes::OUTCOME_UNKNOWN, "", detail);
         problem.extra.id = Some(id.to_string());
         return problem;

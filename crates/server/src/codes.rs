@@ -43,7 +43,6 @@ codes! {
     QUERY_ORDER = "query_order";
     TOO_MANY_READS = "too_many_reads";
     // Tenants.
-    KEY_NOT_TAKEN = "key_not_taken";
     TENANT_INVALID = "tenant_invalid";
     // What becomes of an intent beside its outcome.
     TOO_MANY = "too_many";

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use counterfoil_intent::{Answer, Intent, Key, Kinds, Lanes, StubState};
 use counterfoil_ledger::read::{self, AccountView, BalanceAt, EntryView, HoldView, Order, TransferView};
-use counterfoil_pg::{Database, Error, Role, Scope, TenantId, Tx, attempt};
-use counterfoil_tenant::{Authenticator, Caller, Invalid, NewTenant, Tenant, Unavailable};
+use counterfoil_pg::{Class, Database, Error, Role, Scope, TenantId, Tx, attempt};
+use counterfoil_tenant::{Authenticator, Caller, Created, Invalid, NewTenant, Tenant, Unavailable};
 use jiff::Timestamp;
 use uuid::Uuid;
 
@@ -79,7 +79,12 @@ pub trait Engine: Send + Sync + 'static {
 
     fn tenants(&self, after: Option<TenantId>, limit: u16) -> impl Future<Output = Result<Vec<Tenant>, Error>> + Send;
 
-    fn tenant_create(&self, new: NewTenant) -> impl Future<Output = Result<Result<Tenant, Invalid>, Error>> + Send;
+    /// Once for each key.
+    fn tenant_create(
+        &self,
+        key: &str,
+        new: NewTenant,
+    ) -> impl Future<Output = Result<Result<Created, Invalid>, Error>> + Send;
 
     fn readiness(&self) -> impl Future<Output = Readiness> + Send;
 
@@ -234,13 +239,19 @@ impl Engine for Live {
         Ok(rows)
     }
 
-    async fn tenant_create(&self, new: NewTenant) -> Result<Result<Tenant, Invalid>, Error> {
+    async fn tenant_create(&self, key: &str, new: NewTenant) -> Result<Result<Created, Invalid>, Error> {
         let (scope, new) = (&Scope::Installation, &new);
         let ops = self.database.pool(Role::Ops);
-        ops.run(scope, |tx| {
-            attempt(async move { counterfoil_tenant::create(scope, tx, new).await })
-        })
-        .await
+        let once = || {
+            ops.run(scope, |tx| {
+                attempt(async move { counterfoil_tenant::create_once(scope, tx, key, new).await })
+            })
+        };
+        match once().await {
+            // Somebody else has sent the same key at the same time, and theirs is there now.
+            Err(error) if error.class() == Class::Unique => once().await,
+            done => done,
+        }
     }
 
     async fn readiness(&self) -> Readiness {

@@ -4,14 +4,15 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use counterfoil_pg::TenantId;
-use counterfoil_tenant::{Invalid, NewTenant, Rounding, Tenant};
-use http::StatusCode;
+use counterfoil_tenant::{Created, Invalid, NewTenant, Rounding, Tenant};
 use http::request::Parts;
+use http::{HeaderValue, StatusCode};
 use hyper::body::Body;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::time::Instant;
 
+use crate::answer;
 use crate::app::{Answered, App, expects, fault, json};
 use crate::body::{self, NOBODY};
 use crate::codes;
@@ -26,6 +27,8 @@ use crate::read::page;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wanted<'a> {
+    #[serde(borrow)]
+    key: Option<Cow<'a, str>>,
     #[serde(borrow)]
     name: Cow<'a, str>,
     #[serde(borrow)]
@@ -69,42 +72,54 @@ impl<E: Engine> App<E> {
         Ok(page("tenants", rows, limit, tenant, |last| last.id.to_string()))
     }
 
-    /// Not an intent: it belongs to no tenant yet, so there is nowhere to keep a stub.
+    /// Not an intent: it belongs to no tenant yet, so there is nowhere to keep a stub. Its key is kept
+    /// with the tenant instead.
     pub(crate) async fn tenant_create<B>(&self, parts: &Parts, body: B) -> Answered
     where
         B: Body<Data = Bytes> + Send + Unpin + 'static,
     {
-        if let Err(problem) = plain_json(parts) {
-            body::leave(body, &self.limits, expects(parts));
-            return Err(problem);
-        }
+        let header = match plain_json(parts) {
+            Ok(key) => key,
+            Err(problem) => {
+                body::leave(body, &self.limits, expects(parts));
+                return Err(problem);
+            }
+        };
         let whole = body::read(body, &self.limits, &self.budget, NOBODY, expects(parts)).await?;
         let raw: &RawValue = items::value(items::utf8(&whole.bytes)?)?;
         let wanted: Wanted<'_> = counterfoil_intent::Kinds::read(raw).map_err(Problem::invalid)?;
+        let key = counterfoil_intent::one_key(header, wanted.key.as_deref()).map_err(Problem::invalid)?;
         let new = wanted.checked().map_err(invalid)?;
-        let made = self
+        let created = self
             .engine
-            .tenant_create(new)
+            .tenant_create(&key.to_string(), new)
             .await
             .map_err(|error| fault("make a tenant", &error))?;
-        let made = made.map_err(invalid)?;
-        let mut response = json(json::object(|out| tenant(out, &made)));
-        *response.status_mut() = StatusCode::CREATED;
-        Ok(response)
+        let shown = |made| json(json::object(|out| tenant(out, made)));
+        match created.map_err(invalid)? {
+            Created::First(made) => {
+                let mut response = shown(&made);
+                *response.status_mut() = StatusCode::CREATED;
+                Ok(response)
+            }
+            Created::Again(found) => {
+                let mut response = shown(&found);
+                let replayed = HeaderValue::from_static("true");
+                response.headers_mut().insert(answer::REPLAYED.clone(), replayed);
+                Ok(response)
+            }
+            Created::Other { field } => Err(answer::key_reused(field)),
+        }
     }
 }
 
-fn plain_json(parts: &Parts) -> Result<(), Refused> {
+/// The key, if a header says it.
+fn plain_json(parts: &Parts) -> Result<Option<&str>, Refused> {
     let head = Head::read(&parts.headers, Instant::now())?;
     if head.format != Some(Format::Json) {
         return Err(head::media_type());
     }
-    if head.key.is_some() {
-        // To take it and not keep it would promise what is not so.
-        let detail = "making a tenant is no intent and takes no key: sent twice, it makes two";
-        return Err(Problem::bad_request(codes::KEY_NOT_TAKEN, "Idempotency-Key", detail));
-    }
-    Ok(())
+    Ok(head.key)
 }
 
 fn invalid(invalid: Invalid) -> Refused {

@@ -20,8 +20,11 @@ pub use authenticator::{Authenticator, TTL};
 pub use error::{Invalid, Unavailable};
 pub use key::{ApiKey, Caller, KeyInfo, Label};
 pub use store::ALL as STATEMENTS;
-pub use store::{create, create_key, get, list, list_keys, revoke_key};
+pub use store::{Created, create, create_key, create_once, get, list, list_keys, revoke_key};
 pub use tenant::{NewTenant, Rounding, Tenant};
 
 /// Migrations of this crate, in order.
-pub const MIGRATIONS: &[(&str, &str)] = &[("tenant/0001_tenant", include_str!("../migrations/0001_tenant.sql"))];
+pub const MIGRATIONS: &[(&str, &str)] = &[
+    ("tenant/0001_tenant", include_str!("../migrations/0001_tenant.sql")),
+    ("tenant/0002_source", include_str!("../migrations/0002_source.sql")),
+];

@@ -10,6 +10,8 @@ counterfoil_pg::statements! {
     TENANT_INSERT = "tenant_insert" (TEXT, TEXT, TEXT, TEXT);
     TENANT_GET = "tenant_get" (INT8);
     TENANT_LIST = "tenant_list" (INT8, INT8);
+    TENANT_OF_SOURCE = "tenant_of_source" (TEXT);
+    TENANT_SOURCE_INSERT = "tenant_source_insert" (TEXT, INT8);
     COLLATION_KNOWN = "collation_known" (TEXT);
     API_KEY_INSERT = "api_key_insert" (BYTEA, TEXT, INT8, TEXT);
     API_KEY_LIST = "api_key_list" (INT8, INT8, INT8);
@@ -32,6 +34,45 @@ pub async fn create(scope: &Scope, tx: &Tx, new: &NewTenant) -> Result<Result<Te
     let values: &[&(dyn counterfoil_pg::ToSql + Sync)] =
         &[&new.name, &new.zone, &new.collation, &new.rounding.as_str()];
     tenant(&tx.query_one(TENANT_INSERT, values).await?).map(Ok)
+}
+
+/// What became of the wish for a tenant under a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Created {
+    First(Tenant),
+    /// Made before, by the same request.
+    Again(Tenant),
+    /// Made before, by a request that differs in this field.
+    Other {
+        field: &'static str,
+    },
+}
+
+/// Makes a tenant under a key, once for ever. The scope is `Installation`, the role `counterfoil_ops`.
+///
+/// # Errors
+/// Of class `Unique` where somebody else makes one under the same key at the same time: another
+/// attempt finds theirs.
+pub async fn create_once(
+    scope: &Scope,
+    tx: &Tx,
+    key: &str,
+    new: &NewTenant,
+) -> Result<Result<Created, Invalid>, Error> {
+    across_tenants(scope);
+    if let Some(row) = tx.query_opt(TENANT_OF_SOURCE, &[&key]).await? {
+        let found = tenant(&row)?;
+        return Ok(Ok(match new.differs_from(&found) {
+            None => Created::Again(found),
+            Some(field) => Created::Other { field },
+        }));
+    }
+    let made = match create(scope, tx, new).await? {
+        Ok(made) => made,
+        Err(invalid) => return Ok(Err(invalid)),
+    };
+    tx.execute(TENANT_SOURCE_INSERT, &[&key, &made.id.0]).await?;
+    Ok(Ok(Created::First(made)))
 }
 
 /// A tenant and its settings; `None` where the scope does not reach, too.

@@ -143,6 +143,18 @@ impl NewTenant {
         self
     }
 
+    /// The first field in which a tenant is not what was asked for.
+    pub(crate) fn differs_from(&self, tenant: &Tenant) -> Option<&'static str> {
+        [
+            ("name", self.name == tenant.name),
+            ("zone", self.zone == tenant.zone),
+            ("collation", self.collation == tenant.collation),
+            ("rounding", self.rounding == tenant.rounding),
+        ]
+        .into_iter()
+        .find_map(|(field, same)| (!same).then_some(field))
+    }
+
     pub(crate) fn no_such_collation(collation: &str) -> Invalid {
         Invalid::new(
             "collation",

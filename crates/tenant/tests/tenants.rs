@@ -1,5 +1,5 @@
-use counterfoil_pg::{Database, Error, Role, Scope, TenantId, attempt};
-use counterfoil_tenant::{Invalid, NewTenant, Rounding, Tenant, create, get, list};
+use counterfoil_pg::{Class, Database, Error, Role, Scope, TenantId, attempt};
+use counterfoil_tenant::{Created, Invalid, NewTenant, Rounding, Tenant, create, create_once, get, list};
 use counterfoil_test::{Server, database};
 
 const ALL: &Scope = &Scope::Installation;
@@ -83,4 +83,66 @@ async fn a_list_goes_on_where_it_stopped() {
         seen.extend(page.iter().map(|tenant| tenant.id));
     }
     assert_eq!(seen, made);
+}
+
+#[tokio::test]
+async fn under_one_key_a_tenant_is_made_once() {
+    for server in Server::ALL {
+        let test = database(server).await;
+        let db = test.database();
+        let once = async |key: &'static str, new: &NewTenant| {
+            db.pool(Role::Ops)
+                .run(ALL, |tx| attempt(create_once(ALL, tx, key, new)))
+                .await
+                .unwrap()
+                .unwrap()
+        };
+        let kiosk = NewTenant::new("Kiosk").unwrap();
+        let Created::First(made) = once("k", &kiosk).await else {
+            panic!("there is none yet")
+        };
+        // Spelt otherwise it is the same.
+        let same = NewTenant::new(" Kiosk ").unwrap().zone("utc").unwrap();
+        assert_eq!(once("k", &same).await, Created::Again(made.clone()));
+        for (new, field) in [
+            (NewTenant::new("Kiosk 2").unwrap(), "name"),
+            (kiosk.clone().zone("Asia/Tokyo").unwrap(), "zone"),
+            (kiosk.clone().collation("POSIX").unwrap(), "collation"),
+            (kiosk.clone().rounding(Rounding::Up), "rounding"),
+        ] {
+            assert_eq!(once("k", &new).await, Created::Other { field });
+        }
+        let Created::First(second) = once("l", &kiosk).await else {
+            panic!("another key, another tenant")
+        };
+        assert_ne!(second.id, made.id);
+    }
+}
+
+/// Both look before either has written.
+#[tokio::test]
+#[allow(clippy::disallowed_methods, reason = "the administrator looks from outside")]
+async fn of_two_at_once_under_one_key_one_is_to_look_again() {
+    let test = database(Server::Pg18).await;
+    let db = test.database();
+    let new = NewTenant::new("Kiosk").unwrap();
+    let first = db.pool(Role::Ops).begin(ALL).await.unwrap();
+    let made = create_once(ALL, &first, "k", &new).await.unwrap().unwrap();
+    assert!(matches!(made, Created::First(_)), "{made:?}");
+    let second = db.pool(Role::Ops).begin(ALL).await.unwrap();
+    let admin = test.admin().await;
+    let commit_later = async {
+        let waiting = "SELECT count(*) FROM pg_stat_activity
+                        WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        while admin.query_one(waiting, &[]).await.unwrap().get::<_, i64>(0) == 0 {
+            tokio::task::yield_now().await;
+        }
+        first.commit().await.unwrap();
+    };
+    let (late, ()) = futures_util::future::join(create_once(ALL, &second, "k", &new), commit_later).await;
+    assert_eq!(late.unwrap_err().class(), Class::Unique);
+    second.rollback().await;
+    let tx = db.pool(Role::Ops).begin(ALL).await.unwrap();
+    assert_eq!(list(ALL, &tx, None, 10).await.unwrap().len(), 1);
+    tx.rollback().await;
 }

@@ -10,7 +10,7 @@ use counterfoil_intent::{
 use counterfoil_ledger::read::{AccountView, BalanceAt, EntryView, HoldView, Order, TransferView};
 use counterfoil_pg::{Durability, Error, TenantId};
 use counterfoil_server::{App, AsOf, Engine, Limits, Readiness};
-use counterfoil_tenant::{Caller, NewTenant, Tenant, Unavailable};
+use counterfoil_tenant::{Caller, Created, NewTenant, Tenant, Unavailable};
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use parking_lot::Mutex;
@@ -203,8 +203,16 @@ impl Engine for Fake {
         Ok((first..=3).take(limit.into()).map(tenant).collect())
     }
 
-    async fn tenant_create(&self, _: NewTenant) -> Result<Result<Tenant, counterfoil_tenant::Invalid>, Error> {
-        Ok(Ok(tenant(9)))
+    async fn tenant_create(
+        &self,
+        key: &str,
+        _: NewTenant,
+    ) -> Result<Result<Created, counterfoil_tenant::Invalid>, Error> {
+        Ok(Ok(match key {
+            "again" => Created::Again(tenant(9)),
+            "other" => Created::Other { field: "zone" },
+            _ => Created::First(tenant(9)),
+        }))
     }
 
     async fn readiness(&self) -> Readiness {

@@ -169,22 +169,31 @@ async fn a_tenant_is_made_by_an_operator() {
     let bearer = format!("Bearer {OPERATOR_KEY}");
     let ask = || client.post("/v1/tenants").instead("authorization", &bearer);
     let got = ask()
-        .send(r#"{"name":"Kiosk","zone":"Asia/Shanghai","rounding":"half_even"}"#)
+        .send(r#"{"key":"k","name":"Kiosk","zone":"Asia/Shanghai","rounding":"half_even"}"#)
         .await;
-    assert_eq!(got.status, 201);
+    assert_eq!((got.status.as_u16(), got.header("idempotency-replayed")), (201, ""));
+    let first = got.text.clone();
     insta::assert_snapshot!(got.text, @r#"{"id":9,"name":"Tenant 9","zone":"UTC","collation":"C","rounding":"half_up","created_at":"2026-03-01T12:00:00.000000Z"}"#);
     for (body, code) in [
-        (r#"{"name":""}"#, "tenant_invalid"),
-        (r#"{"name":"x","zone":"Mars/Olympus"}"#, "tenant_invalid"),
-        (r#"{"name":"x","rounding":"sideways"}"#, "tenant_invalid"),
-        (r#"{"name":"x","color":"red"}"#, "body_invalid"),
-        (r#"{"name":"x""#, "json_invalid"),
+        (r#"{"key":"k","name":""}"#, "tenant_invalid"),
+        (r#"{"key":"k","name":"x","zone":"Mars/Olympus"}"#, "tenant_invalid"),
+        (r#"{"key":"k","name":"x","rounding":"sideways"}"#, "tenant_invalid"),
+        (r#"{"key":"k","name":"x","color":"red"}"#, "body_invalid"),
+        (r#"{"key":"k","name":"x""#, "json_invalid"),
+        (r#"{"name":"x"}"#, "key_missing"),
     ] {
         let got = ask().send(body).await;
         assert_eq!((got.status.as_u16(), got.code().as_str()), (400, code), "{body}");
     }
-    let got = ask().header("idempotency-key", "k").send(r#"{"name":"x"}"#).await;
-    assert_eq!(got.code(), "key_not_taken");
+    let with = |key: &str| ask().header("idempotency-key", key);
+    let got = with("again").send(r#"{"name":"x"}"#).await;
+    assert_eq!((got.status.as_u16(), got.header("idempotency-replayed")), (200, "true"));
+    assert_eq!(got.text, first, "letter by letter");
+    let got = with("other").send(r#"{"name":"x"}"#).await;
+    assert_eq!((got.status.as_u16(), got.code().as_str()), (422, "key_reused"));
+    assert_eq!(got.json()["field"], "zone");
+    let got = with("k").send(r#"{"key":"l","name":"x"}"#).await;
+    assert_eq!((got.status.as_u16(), got.code().as_str()), (400, "key_conflict"));
 }
 
 #[tokio::test]
