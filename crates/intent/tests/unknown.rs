@@ -54,7 +54,7 @@ async fn a_tenant_held_by_somebody_else_after_a_lost_commit_holds_up_nobody_but_
         accepted(&answer);
     }
     let hold = proxy.lane().hold_commit(1);
-    let mut one = one_each(&harness, &lanes, &[held], "k");
+    let one = one_each(&harness, &lanes, &[held], "k");
     let two = one_each(&harness, &lanes, &[free], "k");
     hold.reached().await;
     let sql = "SELECT pid FROM pg_stat_activity
@@ -69,21 +69,29 @@ async fn a_tenant_held_by_somebody_else_after_a_lost_commit_holds_up_nobody_but_
         let queued = async || waiting_backends(&harness.admin, false).await == 1;
         until("the foreign session queues behind the batch", queued).await;
         until("both tenants are aside", async || aside(&lanes) == 2).await;
+        // Their detours wait for the twin's stubs. Whoever is woken up first has the rows next, so both
+        // are held back until the foreign session has them.
+        let detours = [proxy.lane().hold_mid_batch(1), proxy.lane().hold_mid_batch(1)];
+        for detour in &detours {
+            detour.reached().await;
+        }
         let sql = "SELECT pg_terminate_backend($1)";
         harness.admin.execute(sql, &[&twin]).await.unwrap();
+        detours
     };
-    tokio::join!(locked, twin_ends);
-    drop(hold);
+    let ((), detours) = tokio::join!(locked, twin_ends);
+    drop((hold, detours));
     // Only the free tenant's answer comes now.
     let answer = two.await.unwrap().remove(0);
     assert!(matches!(answer, Answer::First(_)), "{answer:?}");
     // The lock timeout has passed more than once, and "busy" would say that nothing was done.
     let before = failures(&lanes, "retry");
     until("the detour asks again", async || {
+        assert!(!one.is_finished());
         failures(&lanes, "retry") >= before + 2
     })
     .await;
-    assert!(futures_util::FutureExt::now_or_never(&mut one).is_none());
+    assert!(!one.is_finished());
     foreign.batch_execute("COMMIT").await.unwrap();
     let answer = one.await.unwrap().remove(0);
     assert!(matches!(answer, Answer::First(_)), "{answer:?}");
