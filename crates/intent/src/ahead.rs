@@ -201,8 +201,8 @@ impl Pace {
     }
 }
 
-/// How many batches of a lane are written and committed at a time: the rows of one are inserted and
-/// committed while those of the next are updated.
+/// How many batches of a lane are written and committed at a time: one is updated and committed while
+/// the next is applied and inserts.
 const LANDING: usize = 2;
 
 /// A batch that is landing.
@@ -238,8 +238,8 @@ impl Landing {
     }
 }
 
-/// Nothing waits on a timer. One batch is inserted and committed; meanwhile the next is applied and
-/// updates its rows, and the one after that gathers, has its stubs looked up and its rows loaded. So
+/// Nothing waits on a timer. One batch is updated and committed; meanwhile the next is applied and
+/// inserts, and the one after that gathers, has its stubs looked up and its rows loaded. So
 /// PostgreSQL has something to do while this server computes and while the disk is waited for, on
 /// more than one core. Each takes over what those before it have changed and is committed after
 /// them. Whatever goes wrong, those behind it roll back, and all of them begin again, one by one and

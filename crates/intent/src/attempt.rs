@@ -390,10 +390,7 @@ impl<'a> Attempt<'a> {
             turn.ended().await?;
             return Ok((stubs, worked));
         }
-        turn.written().await?;
-        let start = Instant::now();
-        self.write(tx, &books, &stubs, ready.now, ready.patient, turn).await?;
-        worked += start.elapsed();
+        worked += self.write(tx, &books, &stubs, ready.now, ready.patient, turn).await?;
         turn.ended().await?;
         // Only now that the batch before has let go of its rows: this does not wait for anybody.
         books.confirm(&self.scope, tx).await?;
@@ -419,8 +416,9 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Writes back rows and stubs, pipelined: rows first, since that is what locks those that were
-    /// loaded without a lock.
+    /// Writes back rows and stubs, pipelined: what is only inserted first, since that waits for no batch
+    /// before this one. Those that were loaded without a lock are locked by their update. Returns how
+    /// long it worked.
     async fn write(
         &self,
         tx: &Tx,
@@ -428,8 +426,8 @@ impl<'a> Attempt<'a> {
         stubs: &[(usize, Stub)],
         now: Timestamp,
         patient: bool,
-        turn: &Turn,
-    ) -> Result<(), Error> {
+        turn: &mut Turn,
+    ) -> Result<Duration, Stop> {
         let generations = self.inner.generations;
         let mut rows: Vec<(&Stub, i32)> = stubs
             .iter()
@@ -443,6 +441,7 @@ impl<'a> Attempt<'a> {
             })
             .collect();
         rows.sort_unstable_by(|(a, _), (b, _)| (a.tenant, &a.key).cmp(&(b.tenant, &b.key)));
+        let start = Instant::now();
         // Inserting waits for a foreign uncommitted row of the same key, and so does updating what was
         // not locked before: a lane must not, for longer than a moment.
         let bounded = async {
@@ -452,21 +451,29 @@ impl<'a> Attempt<'a> {
                 tx.set_lock_timeout(self.inner.options.make_timeout).await
             }
         };
+        let inserted = async {
+            let (appended, left) = futures_util::join!(
+                books.append_all(&self.scope, tx),
+                store::insert(&self.scope, tx, &rows, now)
+            );
+            (pipeline::both(appended, left), Instant::now())
+        };
         let saved = async {
+            let waiting = Instant::now();
+            turn.written().await?;
+            let begun = Instant::now();
             let saved = books.save(&self.scope, tx).await;
             if saved.is_ok() {
                 turn.write();
             }
-            saved
+            Ok::<_, Stop>((saved, waiting, begun))
         };
-        let (bounded, saved, appended, left) = futures_util::join!(
-            bounded,
-            saved,
-            books.append_all(&self.scope, tx),
-            store::insert(&self.scope, tx, &rows, now)
-        );
-        pipeline::all([bounded, saved, appended, left])?;
-        Ok(())
+        let (bounded, (inserted, until), saved) = futures_util::join!(bounded, inserted, saved);
+        let (saved, waiting, begun) = saved?;
+        pipeline::all([bounded, inserted.map(|_| ()), saved])?;
+        // Nobody was waited for while the inserts were still at work.
+        let waited = begun.saturating_duration_since(waiting.max(until));
+        Ok(start.elapsed().saturating_sub(waited))
     }
 
     /// Applies the intents to the books, one after another. A refusal or a panic undoes itself.

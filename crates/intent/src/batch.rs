@@ -198,8 +198,9 @@ impl Inner {
             // who got its locks after it: what is held goes aside, and is waited for there.
             doubt(batch);
         }
-        if miss.unlocked && matches!(class, Class::Retry) {
-            // Somebody else was at the rows. The next attempt locks, and finds out whose they are.
+        if miss.unlocked && matches!(class, Class::Retry | Class::Unique) {
+            // Somebody else was at the rows, or has inserted what goes with them. The next attempt
+            // locks, and finds out whose they are.
             self.lane(at).beware();
             return Next::Again;
         }

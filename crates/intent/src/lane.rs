@@ -29,7 +29,7 @@ pub struct Options {
     /// Weight of one batch at the most: 2,000. An intent weighs one for each effect and one more for each
     /// KiB of their bodies.
     pub batch: usize,
-    /// What the work of a batch should take, COMMIT aside, by which its size is bounded: 10 ms.
+    /// What the work of a batch should take, COMMIT aside, by which its size is bounded: 20 ms.
     pub batch_time: Duration,
     /// Waiting intents of one tenant at the most: 2,000.
     pub waiting_per_tenant: usize,
@@ -55,7 +55,7 @@ impl Default for Options {
         Self {
             lanes: 4,
             batch: 2_000,
-            batch_time: Duration::from_millis(10),
+            batch_time: Duration::from_millis(20),
             waiting_per_tenant: 2_000,
             waiting_per_lane: 20_000,
             detours: 8,
