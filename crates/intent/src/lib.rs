@@ -30,6 +30,7 @@ mod sheet;
 mod store;
 mod stub;
 mod table;
+mod time;
 
 pub use answer::{Answer, StubState};
 pub use books::Books;
@@ -45,6 +46,7 @@ pub use refs::{Asks, Fact, Found, Name, Refs};
 pub use reply::{Outcome, Refusal, Reply};
 pub use store::ALL as STATEMENTS;
 pub use stub::Stub;
+pub use time::time;
 pub use table::{AppendTable, Changes, Keys, Loaded, LockClass, Mode, Table, Wait};
 
 /// Migrations of this crate, in order.

@@ -17,13 +17,20 @@ pub enum AdvisoryLock {
     Migrations = 2,
     /// Exclusive: makes and drops the partitions of the outcome table.
     OutcomePartitions = 4,
+    /// Exclusive, by trying: folds deltas of events into the rollup.
+    Fold = 5,
 }
 
 impl AdvisoryLock {
     /// `classid` of every lock of ours: "CFOI" in ASCII.
     pub const CLASS: i32 = 0x4346_4F49;
 
-    pub const ALL: [Self; 3] = [Self::StubGenerations, Self::Migrations, Self::OutcomePartitions];
+    pub const ALL: [Self; 4] = [
+        Self::StubGenerations,
+        Self::Migrations,
+        Self::OutcomePartitions,
+        Self::Fold,
+    ];
 
     /// `objid`.
     #[must_use]

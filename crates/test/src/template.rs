@@ -23,6 +23,7 @@ pub fn migrations() -> Vec<&'static [(&'static str, &'static str)]> {
         counterfoil_pg::MIGRATIONS,
         counterfoil_tenant::MIGRATIONS,
         counterfoil_intent::MIGRATIONS,
+        counterfoil_events::MIGRATIONS,
         counterfoil_ledger::MIGRATIONS,
     ]
 }

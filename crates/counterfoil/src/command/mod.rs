@@ -23,6 +23,7 @@ pub(crate) const MIGRATIONS: &[&[(&str, &str)]] = &[
     counterfoil_pg::MIGRATIONS,
     counterfoil_tenant::MIGRATIONS,
     counterfoil_intent::MIGRATIONS,
+    counterfoil_events::MIGRATIONS,
     counterfoil_ledger::MIGRATIONS,
 ];
 

@@ -1,0 +1,1 @@
+SELECT key FROM counterfoil.event_actor_key

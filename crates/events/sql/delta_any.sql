@@ -1,0 +1,1 @@
+SELECT EXISTS (SELECT FROM counterfoil.rollup_delta WHERE slot = $1)

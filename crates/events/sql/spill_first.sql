@@ -1,0 +1,1 @@
+SELECT id FROM counterfoil.event_spill ORDER BY id LIMIT 1

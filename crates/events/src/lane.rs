@@ -1,0 +1,398 @@
+//! The lane: what waits goes into one transaction.
+//!
+//! Events have no order and change no row, so batches need no locks, and two workers land them side by
+//! side: while one commits, the other gathers. Within a batch, and so between batches and servers, ids are
+//! inserted in their order: two batches with the same ids wait for each other and never both.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use counterfoil_pg::{Class, Database, Error, Role, Scope, TenantId, attempt};
+use futures_util::FutureExt as _;
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, oneshot};
+use uuid::Uuid;
+
+use crate::day::{self, Days};
+use crate::event::Event;
+use crate::fold;
+use crate::metrics::Metrics;
+use crate::store::{self, New};
+
+/// How the lane is set up. Every field has a stated default.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Batches landing at a time, each on a connection: 2.
+    pub workers: usize,
+    /// Events of one batch at the most, if no single request has more: 4,000.
+    pub batch: usize,
+    /// Waiting events of one tenant at the most: 20,000.
+    pub waiting_per_tenant: usize,
+    /// Waiting events at the most: 100,000.
+    pub waiting: usize,
+    /// How long shutdown waits for what was accepted: 30 s.
+    pub drain: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            workers: 2,
+            batch: 4_000,
+            waiting_per_tenant: 20_000,
+            waiting: 100_000,
+            drain: Duration::from_secs(30),
+        }
+    }
+}
+
+/// What became of one event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    Stored,
+    /// It was there before, whatever else came with it then.
+    Known,
+    /// PostgreSQL would not take it; the log has it under the id.
+    Failed { id: Uuid },
+    /// Too many wait.
+    TooMany { retry_after: Duration },
+    /// Nothing was stored.
+    Unavailable { reason: &'static str },
+    ShuttingDown,
+    /// The reply to COMMIT was lost: send it again, and what was stored is known.
+    Unknown,
+}
+
+/// The lane of events. Cheap to clone.
+#[derive(Clone)]
+pub struct EventLanes(Arc<Inner>);
+
+struct Inner {
+    database: Database,
+    options: Options,
+    days: Arc<Days>,
+    metrics: Metrics,
+    queue: Mutex<Queue>,
+    work: Notify,
+    idle: Notify,
+    closing: AtomicBool,
+}
+
+/// The events of one request.
+struct Job {
+    events: Vec<Event>,
+    since: Instant,
+    reply: oneshot::Sender<Vec<Answer>>,
+}
+
+/// Jobs, by tenant; tenants take turns, a request each.
+#[derive(Default)]
+struct Queue {
+    jobs: HashMap<TenantId, VecDeque<Job>>,
+    turns: VecDeque<TenantId>,
+    waiting_of: HashMap<TenantId, usize>,
+    waiting: usize,
+    landing: usize,
+}
+
+impl Queue {
+    fn put(&mut self, tenant: TenantId, job: Job, options: &Options) -> Result<(), Job> {
+        let own = self.waiting_of.entry(tenant).or_default();
+        let count = job.events.len();
+        // One request always fits where nothing of its tenant waits, however large it is.
+        if *own > 0 && *own + count > options.waiting_per_tenant || self.waiting + count > options.waiting {
+            return Err(job);
+        }
+        *own += count;
+        self.waiting += count;
+        let jobs = self.jobs.entry(tenant).or_default();
+        if jobs.is_empty() {
+            self.turns.push_back(tenant);
+        }
+        jobs.push_back(job);
+        Ok(())
+    }
+
+    fn take(&mut self, most: usize) -> Vec<Job> {
+        let mut taken = Vec::new();
+        let mut events = 0;
+        while let Some(tenant) = self.turns.front().copied() {
+            let jobs = self.jobs.get_mut(&tenant).expect("who has a turn has a job");
+            let next = jobs.front().expect("who has a turn has a job").events.len();
+            if events > 0 && events + next > most {
+                break;
+            }
+            self.turns.pop_front();
+            let job = jobs.pop_front().expect("who has a turn has a job");
+            if jobs.is_empty() {
+                self.jobs.remove(&tenant);
+            } else {
+                self.turns.push_back(tenant);
+            }
+            events += next;
+            let own = self.waiting_of.get_mut(&tenant).expect("who waits is counted");
+            *own -= next;
+            if *own == 0 {
+                self.waiting_of.remove(&tenant);
+            }
+            taken.push(job);
+        }
+        self.waiting -= events;
+        self.landing += usize::from(!taken.is_empty());
+        taken
+    }
+
+    fn is_idle(&self) -> bool {
+        self.turns.is_empty() && self.landing == 0
+    }
+}
+
+impl EventLanes {
+    /// Starts the workers on the current runtime.
+    #[must_use]
+    pub fn start(database: Database, days: Arc<Days>, options: Options) -> Self {
+        let inner = Arc::new(Inner {
+            database,
+            options,
+            days,
+            metrics: Metrics::default(),
+            queue: Mutex::default(),
+            work: Notify::new(),
+            idle: Notify::new(),
+            closing: AtomicBool::new(false),
+        });
+        for _ in 0..inner.options.workers.max(1) {
+            tokio::spawn(Arc::clone(&inner).run());
+        }
+        Self(inner)
+    }
+
+    #[must_use]
+    pub fn days(&self) -> &Arc<Days> {
+        &self.0.days
+    }
+
+    /// Stores the events of one request of one tenant. Answers each, in order, when they are durable.
+    pub async fn submit(&self, tenant: TenantId, events: Vec<Event>) -> Vec<Answer> {
+        let count = events.len();
+        if count == 0 {
+            return Vec::new();
+        }
+        let inner = &self.0;
+        if inner.closing.load(Relaxed) {
+            return vec![Answer::ShuttingDown; count];
+        }
+        let (reply, answers) = oneshot::channel();
+        let job = Job {
+            events,
+            since: Instant::now(),
+            reply,
+        };
+        let put = inner.queue.lock().put(tenant, job, &inner.options);
+        if put.is_err() {
+            inner.metrics.turned_away.fetch_add(count as u64, Relaxed);
+            let retry_after = Duration::from_secs(1);
+            return vec![Answer::TooMany { retry_after }; count];
+        }
+        inner.work.notify_one();
+        // The worker that had it has panicked: whether it had committed nobody knows.
+        answers.await.unwrap_or_else(|_| vec![Answer::Unknown; count])
+    }
+
+    /// Takes nothing more, and waits until what was accepted has landed; whether all of it had by then.
+    pub async fn shutdown_by(&self, by: Instant) -> bool {
+        self.0.closing.store(true, Relaxed);
+        self.0.work.notify_waiters();
+        loop {
+            let idle = self.0.idle.notified();
+            if self.0.queue.lock().is_idle() {
+                return true;
+            }
+            if tokio::time::timeout_at(by.into(), idle).await.is_err() {
+                return false;
+            }
+        }
+    }
+
+    /// Appends the Prometheus text format.
+    pub fn render_metrics(&self, out: &mut String) {
+        let waiting = self.0.queue.lock().waiting;
+        self.0.metrics.render(waiting, out);
+    }
+}
+
+impl Inner {
+    async fn run(self: Arc<Self>) {
+        loop {
+            let more = self.work.notified();
+            let jobs = self.queue.lock().take(self.options.batch);
+            if jobs.is_empty() {
+                if self.closing.load(Relaxed) {
+                    return;
+                }
+                more.await;
+                continue;
+            }
+            // What is left is for the other worker.
+            if !self.queue.lock().turns.is_empty() {
+                self.work.notify_one();
+            }
+            let landed = AssertUnwindSafe(self.land(jobs)).catch_unwind().await;
+            if landed.is_err() {
+                tracing::error!("a batch of events ended in the middle; its callers are told that nobody knows");
+            }
+            let mut queue = self.queue.lock();
+            queue.landing -= 1;
+            if queue.is_idle() {
+                self.idle.notify_waiters();
+            }
+        }
+    }
+
+    /// Lands a batch and answers its callers.
+    async fn land(&self, jobs: Vec<Job>) {
+        let events: Vec<&Event> = jobs.iter().flat_map(|job| &job.events).collect();
+        let mut order: Vec<usize> = (0..events.len()).collect();
+        // Stable: of one identity twice the first that came is the one.
+        order.sort_by_key(|&at| (events[at].tenant, events[at].id));
+        let mut answers = vec![Answer::Known; events.len()];
+        order.dedup_by_key(|at| (events[*at].tenant, events[*at].id));
+        self.land_some(&events, &order, &mut answers).await;
+        let mut answers = answers.into_iter();
+        for job in jobs {
+            self.metrics.lag(job.since.elapsed());
+            let own = answers.by_ref().take(job.events.len()).collect();
+            // Whoever has gone away finds it known when they ask again.
+            let _ = job.reply.send(own);
+        }
+    }
+
+    /// Lands those events, which are sorted and all different; halves them where one of them is bad.
+    async fn land_some(&self, events: &[&Event], order: &[usize], answers: &mut [Answer]) {
+        let mut left = vec![order];
+        while let Some(order) = left.pop() {
+            let batch: Vec<&Event> = order.iter().map(|&at| events[at]).collect();
+            match self.store(&batch).await {
+                Ok(new) => {
+                    self.metrics.batches.fetch_add(1, Relaxed);
+                    let mut stored = 0;
+                    for &at in order {
+                        let event = events[at];
+                        if new.as_ref().is_none_or(|new| new.contains(&(event.tenant, event.id))) {
+                            answers[at] = Answer::Stored;
+                            stored += 1;
+                        }
+                    }
+                    self.metrics.stored.fetch_add(stored, Relaxed);
+                    self.metrics.known.fetch_add(order.len() as u64 - stored, Relaxed);
+                }
+                Err(error) if error.class() == Class::Data && order.len() > 1 => {
+                    let (first, second) = order.split_at(order.len() / 2);
+                    left.extend([second, first]);
+                }
+                Err(error) => {
+                    let answer = self.failed(&error, order.len());
+                    for &at in order {
+                        answers[at] = answer.clone();
+                    }
+                }
+            }
+        }
+    }
+
+    fn failed(&self, error: &Error, count: usize) -> Answer {
+        let cause = error as &dyn std::error::Error;
+        if matches!(error, Error::Unknown { .. }) {
+            return Answer::Unknown;
+        }
+        if error.class() == Class::Data {
+            let id = uuid::Builder::from_random_bytes(rand::random()).into_uuid();
+            self.metrics.failed.fetch_add(count as u64, Relaxed);
+            tracing::error!(%id, error = cause, "PostgreSQL would not take an event");
+            return Answer::Failed { id };
+        }
+        tracing::warn!(error = cause, count, "events could not be stored");
+        Answer::Unavailable {
+            reason: match error.class() {
+                Class::Retry => "conflicts with other transactions did not end",
+                Class::Reconnect => "PostgreSQL cannot be reached, or takes no writes",
+                _ => "PostgreSQL refused the transaction",
+            },
+        }
+    }
+
+    /// One transaction. `None`: all were new.
+    async fn store(&self, batch: &[&Event]) -> Result<Option<HashSet<(TenantId, Uuid)>>, Error> {
+        let scope = Scope::tenants(batch.iter().map(|event| event.tenant).collect());
+        let mut reread = false;
+        loop {
+            let (here, spilled) = self.by_partition(batch).await;
+            let (scope, here, spilled) = (&scope, &here, &spilled);
+            let pool = self.database.pool(Role::Lane);
+            let slot = fold::slot(Timestamp::now());
+            let run = pool.run(scope, |tx| {
+                attempt(async move {
+                    let insert = async {
+                        match here.as_slice() {
+                            [] => Ok(New::Only(Vec::new())),
+                            here => store::insert(scope, tx, here, slot).await,
+                        }
+                    };
+                    let spill = async {
+                        match spilled.as_slice() {
+                            [] => Ok(New::Only(Vec::new())),
+                            spilled => store::spill(scope, tx, spilled).await,
+                        }
+                    };
+                    futures_util::try_join!(insert, spill)
+                })
+            });
+            match run.await {
+                Ok((New::All, _)) if spilled.is_empty() => return Ok(None),
+                Ok((inserted, aside)) => {
+                    if !spilled.is_empty() {
+                        self.metrics.spilled.fetch_add(spilled.len() as u64, Relaxed);
+                        self.days.miss();
+                    }
+                    let new = ids(inserted, here).chain(ids(aside, spilled));
+                    return Ok(Some(new.collect()));
+                }
+                // A partition that we believed in is gone.
+                Err(error) if error.class() == Class::MissingPartition && !reread => {
+                    reread = true;
+                    self.days.refresh(&self.database).await?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Those whose partition is there, and those whose is not; looks again before it says so.
+    async fn by_partition<'e>(&self, batch: &[&'e Event]) -> (Vec<&'e Event>, Vec<&'e Event>) {
+        let missing = |event: &&Event| !self.days.has(day::of(event.id));
+        if batch.iter().any(|event| missing(&event))
+            && let Err(error) = self.days.refresh(&self.database).await
+        {
+            // Whoever lands the batch meets it again.
+            tracing::debug!(error = &error as &dyn std::error::Error, "days of events could not be read");
+        }
+        batch.iter().copied().partition(|event| !missing(event))
+    }
+}
+
+fn ids(new: New, of: &[&Event]) -> impl Iterator<Item = (TenantId, Uuid)> {
+    let all = if new == New::All {
+        of.iter().map(|event| (event.tenant, event.id)).collect()
+    } else {
+        Vec::new()
+    };
+    let only = match new {
+        New::All => Vec::new(),
+        New::Only(only) => only,
+    };
+    all.into_iter().chain(only)
+}

@@ -1,0 +1,108 @@
+//! Events come once.
+
+use counterfoil_events::Answer;
+use counterfoil_test::Server;
+use jiff::ToSpan as _;
+use serde_json::json;
+
+use crate::house::{House, now};
+
+const EVENTS: &str = "SELECT count(*) FROM counterfoil.event";
+
+fn v7(shift_ms: i64) -> String {
+    let ms = now().as_millisecond() + shift_ms;
+    uuid::Builder::from_unix_timestamp_millis(ms.unsigned_abs(), &rand::random())
+        .into_uuid()
+        .to_string()
+}
+
+/// Case 2.
+#[tokio::test]
+async fn the_same_id_twice_in_a_batch_is_stored_once_and_the_first_stays() {
+    for server in Server::DIRECT {
+        let house = House::new(server).await;
+        let id = v7(0);
+        let event = |subject: &str| house.event(&json!({"stream": "web", "subject": subject, "id": id}));
+        let answers = house.submit(vec![event("/first"), event("/second")]).await;
+        assert_eq!(answers, [Answer::Stored, Answer::Known]);
+        // With another payload, and sent again: known.
+        assert_eq!(house.submit(vec![event("/third")]).await, [Answer::Known]);
+        let subject: String = house
+            .admin
+            .query_one("SELECT subject FROM counterfoil.event", &[])
+            .await
+            .unwrap()
+            .get(0);
+        assert_eq!(subject, "/first");
+        house.assert_whole().await;
+    }
+}
+
+/// Case 2: with another timestamp across midnight.
+#[tokio::test]
+async fn a_uuid_v7_is_one_event_on_whichever_day_it_is_said_to_be() {
+    let house = House::new(Server::Pg18).await;
+    let id = v7(0);
+    let at = |hours: i64| (now() - hours.hours()).to_string();
+    let event = |hours| house.event(&json!({"stream": "web", "subject": "/", "id": id, "at": at(hours)}));
+    assert_eq!(house.submit(vec![event(0)]).await, [Answer::Stored]);
+    assert_eq!(house.submit(vec![event(23)]).await, [Answer::Known]);
+    assert_eq!(house.count(EVENTS).await, 1);
+    house.assert_whole().await;
+}
+
+/// Case 2: in two batches at once, over two servers, half of the ids in common.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_two_servers_are_sent_at_once_is_stored_by_one() {
+    for server in Server::ALL {
+        let house = House::new(server).await;
+        let other = house.other_lanes().await;
+        let at = now();
+        let events: Vec<_> = (0..300)
+            .map(|i| house.click(&format!("/{}", i % 50), &format!("e{i}"), at))
+            .collect();
+        let mut backwards = events.clone();
+        backwards.reverse();
+        let (first, second) = tokio::join!(
+            house.lanes.submit(house.tenant, events),
+            other.submit(house.tenant, backwards)
+        );
+        let stored = |answers: &[Answer]| answers.iter().filter(|answer| **answer == Answer::Stored).count();
+        assert_eq!(stored(&first) + stored(&second), 300, "{server:?}");
+        assert_eq!(house.count(EVENTS).await, 300);
+        house.assert_whole().await;
+    }
+}
+
+/// Case 2: from two tenants.
+#[tokio::test]
+async fn one_id_of_two_tenants_is_two_events() {
+    let house = House::new(Server::Pg15).await;
+    let two = house.test.tenant("two").await;
+    let body = json!({"stream": "web", "subject": "/", "id": v7(0), "actor": "203.0.113.9"});
+    let (first, second) = tokio::join!(
+        house.lanes.submit(house.tenant, vec![house.event(&body)]),
+        house.lanes.submit(two, vec![house.event_of(two, &body)])
+    );
+    assert_eq!((first, second), (vec![Answer::Stored], vec![Answer::Stored]));
+    assert_eq!(house.count("SELECT count(DISTINCT actor) FROM counterfoil.event").await, 2);
+    house.assert_whole().await;
+}
+
+#[tokio::test]
+async fn folding_changes_no_sum_and_leaves_nothing() {
+    for server in Server::DIRECT {
+        let house = House::new(server).await;
+        let at = now();
+        for round in 0..3 {
+            let events = (0..100).map(|i| house.click(&format!("/{}", i % 7), &format!("{round}-{i}"), at));
+            house.submit(events.collect()).await;
+            house.assert_whole().await;
+            // Seven subjects, and all of them.
+            assert_eq!(house.fold.pass().await.unwrap(), 8);
+            house.assert_whole().await;
+            assert_eq!(house.count("SELECT count(*) FROM counterfoil.rollup_delta").await, 0);
+        }
+        assert_eq!(house.count("SELECT sum(n)::bigint FROM counterfoil.rollup").await, 600);
+    }
+}

@@ -1,0 +1,6 @@
+//! Stories of events, on real servers.
+
+mod days;
+mod house;
+mod ingest;
+mod reports;
