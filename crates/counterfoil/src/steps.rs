@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use counterfoil_events::{Actors, Days, EventLanes, Fold};
 use counterfoil_intent::{Answer, Lanes};
 use counterfoil_pg::{Database, Role, Scope};
 use counterfoil_server::{App, Limits, Live};
@@ -101,12 +102,77 @@ impl Step for ExpireHolds {
     }
 }
 
+/// Makes the partitions of events ahead, and takes in what came before its partition.
+struct KeepDays {
+    database: Database,
+    days: Arc<Days>,
+}
+
+impl Step for KeepDays {
+    fn name(&self) -> &'static str {
+        "event-days-keep"
+    }
+
+    fn interval(&self) -> Duration {
+        Duration::from_secs(60)
+    }
+
+    async fn run(&self) -> Result<Progress, StepError> {
+        let kept = self.days.keep(&self.database).await?;
+        if !kept.made.is_empty() || kept.taken > 0 {
+            tracing::info!(?kept, "kept the days of events");
+        }
+        Ok(if kept.more { Progress::More } else { Progress::Idle })
+    }
+}
+
+/// Folds what was counted into the rollup.
+struct FoldEvents {
+    fold: Fold,
+}
+
+impl Step for FoldEvents {
+    fn name(&self) -> &'static str {
+        "events-fold"
+    }
+
+    /// Reports add what is not folded yet, so this only has to keep that small.
+    fn interval(&self) -> Duration {
+        Duration::from_secs(5)
+    }
+
+    async fn run(&self) -> Result<Progress, StepError> {
+        self.fold.pass().await?;
+        Ok(Progress::Idle)
+    }
+}
+
+/// The event lane of a server, and what its events are hashed with.
+pub(crate) struct Events {
+    pub(crate) lanes: EventLanes,
+    pub(crate) actors: Actors,
+}
+
+impl Events {
+    pub(crate) async fn start(database: &Database) -> Result<Self, counterfoil_pg::Error> {
+        let actors = Actors::load(database).await?;
+        let days = Arc::new(Days::default());
+        days.refresh(database).await?;
+        let options = counterfoil_events::Options::default();
+        Ok(Self {
+            lanes: EventLanes::start(database.clone(), days, options),
+            actors,
+        })
+    }
+}
+
 /// What the server serves.
 pub(crate) fn app(
     settings: &Settings,
     database: &Database,
     probe: Database,
     lanes: &Lanes,
+    events: Events,
     drivers: &[Driver],
 ) -> Arc<App<Live>> {
     let default = Limits::default();
@@ -125,6 +191,8 @@ pub(crate) fn app(
         database: database.clone(),
         probe,
         lanes: lanes.clone(),
+        events: events.lanes,
+        actors: events.actors,
         auth: Authenticator::new(database.clone()),
         migrations: MIGRATIONS.to_vec(),
         metrics: vec![Box::new(move |out| {
@@ -135,8 +203,17 @@ pub(crate) fn app(
 }
 
 /// Starts every loop of a server.
-pub(crate) fn start(database: &Database, lanes: &Lanes) -> Vec<Driver> {
+pub(crate) fn start(database: &Database, lanes: &Lanes, events: &Events) -> Vec<Driver> {
+    let days = Driver::start(KeepDays {
+        database: database.clone(),
+        days: Arc::clone(events.lanes.days()),
+    });
+    wake_on_missing(Arc::clone(events.lanes.days()), days.signal());
     vec![
+        days,
+        Driver::start(FoldEvents {
+            fold: Fold::new(database.clone()),
+        }),
         Driver::start(RotateStubs {
             database: database.clone(),
             lanes: lanes.clone(),
@@ -149,4 +226,14 @@ pub(crate) fn start(database: &Database, lanes: &Lanes) -> Vec<Driver> {
             database: database.clone(),
         }),
     ]
+}
+
+/// An event that waits beside its partition does not have to wait for the timer.
+fn wake_on_missing(days: Arc<Days>, signal: counterfoil_worker::Signal) {
+    tokio::spawn(async move {
+        loop {
+            days.missing().await;
+            signal.wake();
+        }
+    });
 }

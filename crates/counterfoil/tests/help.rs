@@ -261,7 +261,8 @@ fn the_page_of_metrics_has_every_metric_and_no_other() {
         .filter_map(|line| {
             let (name, rest) = line.split_once("` | ")?;
             let kind = rest.split(|c: char| !c.is_ascii_lowercase()).next()?;
-            matches!(kind, "gauge" | "counter" | "histogram").then(|| (format!("counterfoil_{name}"), kind.to_owned()))
+            matches!(kind, "gauge" | "counter" | "histogram" | "summary")
+                .then(|| (format!("counterfoil_{name}"), kind.to_owned()))
         })
         .collect();
     let served: BTreeSet<_> = served

@@ -27,7 +27,12 @@ impl Actors {
         Ok(Self::new(&key))
     }
 
-    pub(crate) fn new(key: &[u8]) -> Self {
+    /// With a key that is known already.
+    ///
+    /// # Panics
+    /// Never: HMAC takes a key of any length.
+    #[must_use]
+    pub fn new(key: &[u8]) -> Self {
         Self {
             keyed: Hmac::new_from_slice(key).expect("HMAC takes a key of any length"),
         }

@@ -21,3 +21,13 @@ codes! {
     EVENT_AHEAD = "event_ahead";
     PROPERTIES_INVALID = "properties_invalid";
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_page_lists_every_code_in_the_order_checked() {
+        let page = include_str!("../../../docs/reference/events.md");
+        let listed: Vec<_> = page.lines().filter_map(|line| line.strip_prefix("### ")).collect();
+        assert_eq!(listed, super::ALL);
+    }
+}

@@ -4,15 +4,15 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use counterfoil_pg::{Class, Database, Error, Role, Scope};
+use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
-use jiff::Timestamp;
 use parking_lot::RwLock;
 use tokio::sync::Notify;
 use uuid::Uuid;
 
 use crate::event::Event;
-use crate::{fold, id, store};
+use crate::{clock, fold, id, store};
 
 const MS_PER_DAY: i64 = 86_400_000;
 
@@ -210,7 +210,7 @@ async fn take_in(database: &Database, day: Day) -> Result<(u64, u64), Error> {
             return Ok((0, 0));
         }
         let events: Vec<&Event> = events.iter().collect();
-        let slot = fold::slot(Timestamp::now());
+        let slot = fold::slot(clock::now());
         let (new, deleted) = futures_util::join!(
             store::insert(&scope, &tx, &events, slot),
             store::spill_delete(&scope, &tx, &events)

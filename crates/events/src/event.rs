@@ -154,9 +154,9 @@ impl Reader<'_> {
             (Name::Undated(name), Some(at)) => {
                 self.check_time(at)?;
                 // Only an import, which has no limit of lateness, gets so far with a time before 1970.
-                let id = name.at(at).ok_or_else(|| {
-                    Invalid::new(codes::EVENT_TOO_OLD, "at", "times before 1970 cannot be stored")
-                })?;
+                let id = name
+                    .at(at)
+                    .ok_or_else(|| Invalid::new(codes::EVENT_TOO_OLD, "at", "times before 1970 cannot be stored"))?;
                 Ok((id, at))
             }
         }
@@ -317,14 +317,32 @@ mod tests {
     fn every_code_is_told_for_its_fault_and_the_first_of_two() {
         let cases = [
             (with(""), "fine"),
-            (with(&format!(r#","properties":{{"ua":"{}"}}"#, "x".repeat(70_000))), codes::EVENT_TOO_LARGE),
+            (
+                with(&format!(r#","properties":{{"ua":"{}"}}"#, "x".repeat(70_000))),
+                codes::EVENT_TOO_LARGE,
+            ),
             (with(r#","colour":"red""#), "body_invalid"),
-            (r#"{"stream":"a b","subject":"","id":"","at":""}"#.to_owned(), codes::STREAM_INVALID),
-            (r#"{"stream":"a","subject":"","id":"","at":""}"#.to_owned(), codes::SUBJECT_INVALID),
-            (r#"{"stream":"a","subject":"a\u0000","id":"x"}"#.to_owned(), codes::SUBJECT_INVALID),
+            (
+                r#"{"stream":"a b","subject":"","id":"","at":""}"#.to_owned(),
+                codes::STREAM_INVALID,
+            ),
+            (
+                r#"{"stream":"a","subject":"","id":"","at":""}"#.to_owned(),
+                codes::SUBJECT_INVALID,
+            ),
+            (
+                r#"{"stream":"a","subject":"a\u0000","id":"x"}"#.to_owned(),
+                codes::SUBJECT_INVALID,
+            ),
             (with(r#","actor":"""#), codes::ACTOR_INVALID),
-            (r#"{"stream":"a","subject":"a","id":"a b"}"#.to_owned(), codes::EVENT_ID_INVALID),
-            (r#"{"stream":"a","subject":"a","id":"e1"}"#.to_owned(), codes::EVENT_TIME_MISSING),
+            (
+                r#"{"stream":"a","subject":"a","id":"a b"}"#.to_owned(),
+                codes::EVENT_ID_INVALID,
+            ),
+            (
+                r#"{"stream":"a","subject":"a","id":"e1"}"#.to_owned(),
+                codes::EVENT_TIME_MISSING,
+            ),
             (at("yesterday"), codes::EVENT_TIME_INVALID),
             (at("+57000-01-01T00:00:00Z"), codes::EVENT_TIME_INVALID),
             (at("10000-01-01T00:00:00Z"), codes::EVENT_TIME_INVALID),
@@ -332,8 +350,14 @@ mod tests {
             (at("0001-01-01T00:00:00Z"), codes::EVENT_TOO_OLD),
             (dated(0, ""), "fine"),
             (dated(-86_400_000, &format!(r#","at":"{NOW}""#)), "fine"),
-            (dated(-86_400_001, &format!(r#","at":"{NOW}""#)), codes::EVENT_TIMES_DIFFER),
-            (dated(86_400_001, &format!(r#","at":"{NOW}""#)), codes::EVENT_TIMES_DIFFER),
+            (
+                dated(-86_400_001, &format!(r#","at":"{NOW}""#)),
+                codes::EVENT_TIMES_DIFFER,
+            ),
+            (
+                dated(86_400_001, &format!(r#","at":"{NOW}""#)),
+                codes::EVENT_TIMES_DIFFER,
+            ),
             (with(r#","properties":[]"#), codes::PROPERTIES_INVALID),
             (with(r#","properties":{"a":"\u0000"}"#), codes::PROPERTIES_INVALID),
             (with(r#","properties":{"a":"\ud800"}"#), codes::PROPERTIES_INVALID),

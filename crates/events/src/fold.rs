@@ -5,7 +5,7 @@ use std::time::Duration;
 use counterfoil_pg::{AdvisoryLock, Class, Database, Error, Role, Scope};
 use jiff::Timestamp;
 
-use crate::store;
+use crate::{clock, store};
 
 /// Slots of the table of deltas.
 const SLOTS: i64 = 6;
@@ -47,7 +47,7 @@ impl Fold {
                 None => return Ok(changed),
             }
         }
-        self.empty(Timestamp::now()).await?;
+        self.empty(clock::now()).await?;
         Ok(changed)
     }
 

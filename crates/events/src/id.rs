@@ -43,7 +43,8 @@ pub(crate) fn read(text: &str) -> Option<Name<'_>> {
 /// The time of a UUIDv7.
 fn dated(uuid: Uuid) -> Option<Timestamp> {
     let v7 = uuid.get_version_num() == 7 && uuid.get_variant() == uuid::Variant::RFC4122;
-    v7.then(|| millis(uuid)).and_then(|ms| Timestamp::from_millisecond(ms).ok())
+    v7.then(|| millis(uuid))
+        .and_then(|ms| Timestamp::from_millisecond(ms).ok())
 }
 
 /// The first 48 bits of an id: milliseconds since 1970.
@@ -54,7 +55,9 @@ pub(crate) fn millis(id: Uuid) -> i64 {
 impl Undated<'_> {
     /// The identity of the pair. `None`: before 1970 or after 10889, where the layout has no place.
     pub(crate) fn at(self, at: Timestamp) -> Option<Uuid> {
-        let ms = u64::try_from(at.as_microsecond().div_euclid(1_000)).ok().filter(|ms| *ms < 1 << 48)?;
+        let ms = u64::try_from(at.as_microsecond().div_euclid(1_000))
+            .ok()
+            .filter(|ms| *ms < 1 << 48)?;
         let mut hash = Sha256::new();
         // The tag keeps a text of sixteen characters from being the UUID of the same bytes.
         match self {
@@ -71,7 +74,11 @@ impl Undated<'_> {
         let mut bytes = [0; 16];
         bytes.copy_from_slice(&hash.finalize()[..16]);
         bytes[..6].copy_from_slice(&ms.to_be_bytes()[2..]);
-        Some(uuid::Builder::from_bytes(bytes).with_version(uuid::Version::Custom).into_uuid())
+        Some(
+            uuid::Builder::from_bytes(bytes)
+                .with_version(uuid::Version::Custom)
+                .into_uuid(),
+        )
     }
 }
 
@@ -107,7 +114,10 @@ mod tests {
         assert_eq!(read(v7), read(&v7.to_uppercase()));
         assert!(matches!(read(v7), Some(Name::Dated(_, time)) if time.as_millisecond() == 0x0198_f2a0_7c3b));
         // Version 7 of another variant carries no time.
-        assert!(matches!(read("0198f2a0-7c3b-7def-0123-456789abcdef"), Some(Name::Undated(_))));
+        assert!(matches!(
+            read("0198f2a0-7c3b-7def-0123-456789abcdef"),
+            Some(Name::Undated(_))
+        ));
         let (a, b) = (undated("click-1"), undated("click-2"));
         assert_eq!(a.at(at(1_000_000)), a.at(at(1_000_000)));
         assert_ne!(a.at(at(1_000_000)), a.at(at(1_000_001)));

@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 
 use counterfoil_pg::{Class, Database, Error, Role, Scope, TenantId, attempt};
 use futures_util::FutureExt as _;
-use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 use uuid::Uuid;
 
+use crate::clock;
 use crate::day::{self, Days};
 use crate::event::Event;
 use crate::fold;
@@ -57,12 +57,20 @@ pub enum Answer {
     /// It was there before, whatever else came with it then.
     Known,
     /// PostgreSQL would not take it; the log has it under the id.
-    Failed { id: Uuid },
+    Failed {
+        id: Uuid,
+    },
     /// Too many wait.
-    TooMany { retry_after: Duration },
+    TooMany {
+        retry_after: Duration,
+    },
     /// Nothing was stored.
-    Unavailable { reason: &'static str },
+    Unavailable {
+        reason: &'static str,
+    },
     ShuttingDown,
+    /// The caller's time was over before its events were begun.
+    DeadlinePassed,
     /// The reply to COMMIT was lost: send it again, and what was stored is known.
     Unknown,
 }
@@ -86,6 +94,7 @@ struct Inner {
 struct Job {
     events: Vec<Event>,
     since: Instant,
+    deadline: Option<Instant>,
     reply: oneshot::Sender<Vec<Answer>>,
 }
 
@@ -177,7 +186,7 @@ impl EventLanes {
     }
 
     /// Stores the events of one request of one tenant. Answers each, in order, when they are durable.
-    pub async fn submit(&self, tenant: TenantId, events: Vec<Event>) -> Vec<Answer> {
+    pub async fn submit(&self, tenant: TenantId, events: Vec<Event>, deadline: Option<Instant>) -> Vec<Answer> {
         let count = events.len();
         if count == 0 {
             return Vec::new();
@@ -190,6 +199,7 @@ impl EventLanes {
         let job = Job {
             events,
             since: Instant::now(),
+            deadline,
             reply,
         };
         let put = inner.queue.lock().put(tenant, job, &inner.options);
@@ -254,7 +264,14 @@ impl Inner {
     }
 
     /// Lands a batch and answers its callers.
-    async fn land(&self, jobs: Vec<Job>) {
+    async fn land(&self, mut jobs: Vec<Job>) {
+        let now = Instant::now();
+        for job in jobs.extract_if(.., |job| job.deadline.is_some_and(|deadline| deadline <= now)) {
+            let _ = job.reply.send(vec![Answer::DeadlinePassed; job.events.len()]);
+        }
+        if jobs.is_empty() {
+            return;
+        }
         let events: Vec<&Event> = jobs.iter().flat_map(|job| &job.events).collect();
         let mut order: Vec<usize> = (0..events.len()).collect();
         // Stable: of one identity twice the first that came is the one.
@@ -333,7 +350,7 @@ impl Inner {
             let (here, spilled) = self.by_partition(batch).await;
             let (scope, here, spilled) = (&scope, &here, &spilled);
             let pool = self.database.pool(Role::Lane);
-            let slot = fold::slot(Timestamp::now());
+            let slot = fold::slot(clock::now());
             let run = pool.run(scope, |tx| {
                 attempt(async move {
                     let insert = async {
@@ -374,11 +391,14 @@ impl Inner {
     /// Those whose partition is there, and those whose is not; looks again before it says so.
     async fn by_partition<'e>(&self, batch: &[&'e Event]) -> (Vec<&'e Event>, Vec<&'e Event>) {
         let missing = |event: &&Event| !self.days.has(day::of(event.id));
-        if batch.iter().any(|event| missing(&event))
+        if batch.iter().any(missing)
             && let Err(error) = self.days.refresh(&self.database).await
         {
             // Whoever lands the batch meets it again.
-            tracing::debug!(error = &error as &dyn std::error::Error, "days of events could not be read");
+            tracing::debug!(
+                error = &error as &dyn std::error::Error,
+                "days of events could not be read"
+            );
         }
         batch.iter().copied().partition(|event| !missing(event))
     }

@@ -12,6 +12,7 @@
 
 mod actor;
 mod bucket;
+mod clock;
 mod codes;
 mod day;
 mod event;
@@ -19,18 +20,19 @@ mod fold;
 mod id;
 mod lane;
 mod metrics;
-mod report;
+pub mod report;
 mod store;
 
 pub use actor::Actors;
 pub use bucket::BUCKET;
+pub use clock::now;
 pub use codes::ALL as CODES;
 pub use day::{Days, Kept};
 pub use event::{Event, Limits, Reader};
 pub use fold::Fold;
 pub use lane::{Answer, EventLanes, Options};
 pub use metrics::Metrics;
-pub use report::{Grain, Interval, MAX_INTERVALS, Report, Series, Span, Subject};
+
 pub use store::ALL as STATEMENTS;
 
 /// Migrations of this crate, in order.

@@ -33,7 +33,10 @@ impl Grain {
 
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.iter().find(|(_, known)| *known == name).map(|(grain, _)| *grain)
+        Self::ALL
+            .iter()
+            .find(|(_, known)| *known == name)
+            .map(|(grain, _)| *grain)
     }
 }
 
@@ -54,6 +57,14 @@ pub struct Interval {
     pub n: i64,
 }
 
+impl Interval {
+    /// Where it begins, with the offset of its zone: `2026-03-29T00:00:00+01:00`.
+    #[must_use]
+    pub fn start_text(&self) -> String {
+        self.start.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string()
+    }
+}
+
 /// One subject of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subject {
@@ -63,10 +74,10 @@ pub struct Subject {
 
 /// What is asked about.
 #[derive(Debug, Clone, Copy)]
-pub struct Report<'a> {
-    pub tenant: TenantId,
-    pub stream: &'a str,
-    pub span: Span,
+pub(crate) struct Report<'a> {
+    pub(crate) tenant: TenantId,
+    pub(crate) stream: &'a str,
+    pub(crate) span: Span,
 }
 
 /// The intervals of a span, and the pieces they are made of.
@@ -75,9 +86,9 @@ pub struct Report<'a> {
 /// day, goes on with the one before for an hour, and then begins it again: such a day is what its clocks
 /// called it, in two pieces.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Series {
+struct Series {
     /// Where each interval begins by the clocks of the zone, whether or not the span begins later.
-    pub starts: Vec<Zoned>,
+    starts: Vec<Zoned>,
     /// Where each piece begins, and the end of the span.
     edges: Vec<Timestamp>,
     /// To which interval each piece belongs.
@@ -86,8 +97,7 @@ pub struct Series {
 
 impl Series {
     /// `None`: more than [`MAX_INTERVALS`], or beyond the times that there are.
-    #[must_use]
-    pub fn new(span: Span, grain: Grain, zone: &TimeZone) -> Option<Self> {
+    fn new(span: Span, grain: Grain, zone: &TimeZone) -> Option<Self> {
         let mut series = Self {
             starts: Vec::new(),
             edges: Vec::new(),
@@ -183,21 +193,137 @@ fn ids_around(from: Timestamp, to: Timestamp) -> (Uuid, Uuid) {
     id::range(from.as_millisecond() - apart, to.as_millisecond() + apart)
 }
 
+/// A question about a series.
+#[derive(Debug, Clone)]
+pub struct Ask {
+    pub stream: String,
+    /// `None`: all subjects together.
+    pub subject: Option<String>,
+    pub grain: Grain,
+    pub zone: TimeZone,
+    /// `None`: from the first bucket with an event.
+    pub from: Option<Timestamp>,
+    /// `None`: to the end of the last bucket with an event.
+    pub to: Option<Timestamp>,
+}
+
+/// More than [`MAX_INTERVALS`] intervals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the report has more than {MAX_INTERVALS} intervals; ask for a shorter span, or for longer intervals")]
+pub struct TooLong;
+
+/// The counts of a series, and the span they are of. Without an event there is no span.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Counts<T> {
+    pub span: Option<Span>,
+    pub rows: Vec<T>,
+}
+
+impl<T> Counts<T> {
+    fn none() -> Self {
+        Self {
+            span: None,
+            rows: Vec::new(),
+        }
+    }
+}
+
+/// Counts per interval, those without an event included.
+///
+/// # Errors
+/// If the database cannot be asked. Within: [`TooLong`].
+pub async fn series(
+    scope: &Scope,
+    tx: &Tx,
+    tenant: TenantId,
+    ask: Ask,
+) -> Result<Result<Counts<Interval>, TooLong>, Error> {
+    let subject = ask.subject.as_deref().unwrap_or("");
+    let Some(span) = span(scope, tx, tenant, &ask.stream, subject, (ask.from, ask.to)).await? else {
+        return Ok(Ok(Counts::none()));
+    };
+    let Some(series) = Series::new(span, ask.grain, &ask.zone) else {
+        return Ok(Err(TooLong));
+    };
+    let report = Report {
+        tenant,
+        stream: &ask.stream,
+        span,
+    };
+    let rows = report.series(scope, tx, subject, series).await?;
+    Ok(Ok(Counts { span: Some(span), rows }))
+}
+
+/// The subjects with most events, the most first, `most` of them.
+///
+/// # Errors
+/// If the database cannot be asked.
+pub async fn top(
+    scope: &Scope,
+    tx: &Tx,
+    tenant: TenantId,
+    stream: &str,
+    ends: (Option<Timestamp>, Option<Timestamp>),
+    most: i64,
+) -> Result<Counts<Subject>, Error> {
+    let Some(span) = span(scope, tx, tenant, stream, "", ends).await? else {
+        return Ok(Counts::none());
+    };
+    let report = Report { tenant, stream, span };
+    let rows = report.top(scope, tx, most).await?;
+    Ok(Counts { span: Some(span), rows })
+}
+
+/// A table of `start,count`.
+#[must_use]
+pub fn intervals_csv(rows: &[Interval]) -> String {
+    let mut table = "start,count\n".to_owned();
+    for row in rows {
+        table.push_str(&format!("{},{}\n", row.start_text(), row.n));
+    }
+    table
+}
+
+/// A table of `subject,count`, as RFC 4180 quotes it.
+#[must_use]
+pub fn subjects_csv(rows: &[Subject]) -> String {
+    let mut table = "subject,count\n".to_owned();
+    for row in rows {
+        let quoted = row.subject.contains(['"', ',', '\n', '\r']);
+        if quoted {
+            table.push_str(&format!("\"{}\",{}\n", row.subject.replace('"', "\"\""), row.n));
+        } else {
+            table.push_str(&format!("{},{}\n", row.subject, row.n));
+        }
+    }
+    table
+}
+
+async fn span(
+    scope: &Scope,
+    tx: &Tx,
+    tenant: TenantId,
+    stream: &str,
+    subject: &str,
+    (from, to): (Option<Timestamp>, Option<Timestamp>),
+) -> Result<Option<Span>, Error> {
+    let (first, last) = match (from, to) {
+        (Some(from), Some(to)) => (from, to),
+        (from, to) => {
+            let Some((first, last)) = store::range(scope, tx, tenant, stream, subject).await? else {
+                return Ok(None);
+            };
+            let end = last.saturating_add(bucket::BUCKET).unwrap_or(last);
+            (from.unwrap_or(first), to.unwrap_or(end))
+        }
+    };
+    Ok((first < last).then_some(Span { from: first, to: last }))
+}
+
 impl Report<'_> {
-    /// Counts per interval, those without an event included, of one subject or of all.
-    ///
-    /// # Errors
-    /// If the database cannot be asked.
-    pub async fn series(
-        &self,
-        scope: &Scope,
-        tx: &Tx,
-        subject: Option<&str>,
-        series: Series,
-    ) -> Result<Vec<Interval>, Error> {
+    async fn series(&self, scope: &Scope, tx: &Tx, subject: &str, series: Series) -> Result<Vec<Interval>, Error> {
         let cuts = cuts(&series.edges);
         let from = bucket::start(self.span.from);
-        let subject = subject.unwrap_or("");
         let counted = store::series(scope, tx, self, subject, &series.edges, from, cuts).await?;
         let starts = series.starts.into_iter();
         let mut intervals: Vec<_> = starts.map(|start| Interval { start, n: 0 }).collect();
@@ -211,11 +337,7 @@ impl Report<'_> {
         Ok(intervals)
     }
 
-    /// The subjects with most events, the most first.
-    ///
-    /// # Errors
-    /// If the database cannot be asked.
-    pub async fn top(&self, scope: &Scope, tx: &Tx, most: i64) -> Result<Vec<Subject>, Error> {
+    async fn top(&self, scope: &Scope, tx: &Tx, most: i64) -> Result<Vec<Subject>, Error> {
         let Span { from, to } = self.span;
         let mut ends = store::Ends::default();
         for (edge, sign) in [(from, -1), (to, 1)] {
@@ -265,7 +387,12 @@ mod tests {
     fn a_day_is_what_the_clocks_of_its_zone_call_it() {
         // 23 hours.
         assert_eq!(
-            shown(&series("2026-03-28T23:00:00Z", "2026-03-30T22:00:00Z", Grain::Day, "Europe/Berlin")),
+            shown(&series(
+                "2026-03-28T23:00:00Z",
+                "2026-03-30T22:00:00Z",
+                Grain::Day,
+                "Europe/Berlin"
+            )),
             [
                 "2026-03-29 00:00+01:00: 2026-03-28T23:00:00Z to 2026-03-29T22:00:00Z",
                 "2026-03-30 00:00+02:00: 2026-03-29T22:00:00Z to 2026-03-30T22:00:00Z"
@@ -299,7 +426,12 @@ mod tests {
     #[test]
     fn weeks_begin_on_monday_and_months_on_the_first_also_before_the_span() {
         assert_eq!(
-            shown(&series("2026-11-26T00:00:00Z", "2026-12-08T00:00:00Z", Grain::Week, "UTC")),
+            shown(&series(
+                "2026-11-26T00:00:00Z",
+                "2026-12-08T00:00:00Z",
+                Grain::Week,
+                "UTC"
+            )),
             [
                 "2026-11-23 00:00+00:00: 2026-11-26T00:00:00Z to 2026-11-30T00:00:00Z",
                 "2026-11-30 00:00+00:00: 2026-11-30T00:00:00Z to 2026-12-07T00:00:00Z",
@@ -307,7 +439,12 @@ mod tests {
             ]
         );
         assert_eq!(
-            shown(&series("2026-01-31T16:00:00Z", "2026-03-31T16:00:00Z", Grain::Month, "Asia/Taipei")),
+            shown(&series(
+                "2026-01-31T16:00:00Z",
+                "2026-03-31T16:00:00Z",
+                Grain::Month,
+                "Asia/Taipei"
+            )),
             [
                 "2026-02-01 00:00+08:00: 2026-01-31T16:00:00Z to 2026-02-28T16:00:00Z",
                 "2026-03-01 00:00+08:00: 2026-02-28T16:00:00Z to 2026-03-31T16:00:00Z"
@@ -318,11 +455,22 @@ mod tests {
     #[test]
     fn hours_are_those_of_the_zone_and_one_shown_twice_is_two() {
         assert_eq!(
-            shown(&series("2026-01-01T00:00:00Z", "2026-01-01T02:00:00Z", Grain::Hour, "Asia/Kathmandu")).len(),
+            shown(&series(
+                "2026-01-01T00:00:00Z",
+                "2026-01-01T02:00:00Z",
+                Grain::Hour,
+                "Asia/Kathmandu"
+            ))
+            .len(),
             3
         );
         assert_eq!(
-            shown(&series("2026-10-25T00:00:00Z", "2026-10-25T02:00:00Z", Grain::Hour, "Europe/Berlin")),
+            shown(&series(
+                "2026-10-25T00:00:00Z",
+                "2026-10-25T02:00:00Z",
+                Grain::Hour,
+                "Europe/Berlin"
+            )),
             [
                 "2026-10-25 02:00+02:00: 2026-10-25T00:00:00Z to 2026-10-25T01:00:00Z",
                 "2026-10-25 02:00+01:00: 2026-10-25T01:00:00Z to 2026-10-25T02:00:00Z"

@@ -25,6 +25,7 @@ counterfoil_pg::statements! {
     DELTA_FOLD = "delta_fold" (INT2);
     DELTA_ANY = "delta_any" (INT2);
     DELTA_PAGES = "delta_pages" (INT2);
+    REPORT_RANGE = "report_range" (INT8, TEXT, TEXT);
     REPORT_SERIES = "report_series" (
         INT8, TEXT, TEXT, TIMESTAMPTZ_ARRAY, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ_ARRAY, UUID_ARRAY, UUID_ARRAY
     );
@@ -275,4 +276,17 @@ pub(crate) async fn top(
         })
     };
     rows.iter().map(subject).collect()
+}
+
+/// The first and the last bucket with an event.
+pub(crate) async fn range(
+    _scope: &Scope,
+    tx: &Tx,
+    tenant: TenantId,
+    stream: &str,
+    subject: &str,
+) -> Result<Option<(Timestamp, Timestamp)>, Error> {
+    let row = tx.query_one(REPORT_RANGE, &[&tenant.0, &stream, &subject]).await?;
+    let (first, last): (Option<Timestamp>, Option<Timestamp>) = (row.try_get(0)?, row.try_get(1)?);
+    Ok(first.zip(last))
 }

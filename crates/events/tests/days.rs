@@ -51,7 +51,9 @@ async fn a_partition_that_is_gone_costs_a_second_try() {
     house.days.make(&house.db, [at("2015-05-17T00:00:00Z")]).await.unwrap();
     house
         .admin
-        .batch_execute("DROP TABLE counterfoil.event_20150517; DELETE FROM counterfoil.event_day WHERE day = '2015-05-17'")
+        .batch_execute(
+            "DROP TABLE counterfoil.event_20150517; DELETE FROM counterfoil.event_day WHERE day = '2015-05-17'",
+        )
         .await
         .unwrap();
     let event = house.click("/", "e1", at("2015-05-17T10:05:03Z"));
@@ -86,7 +88,11 @@ async fn nothing_is_lost_while_partitions_are_attached() {
         tokio::join!(futures_util::future::join_all(clients), keeper);
         while house.days.keep(&house.db).await.unwrap().more {}
         assert_eq!(house.count("SELECT count(*) FROM counterfoil.event_spill").await, 0);
-        assert_eq!(house.count("SELECT count(*) FROM counterfoil.event").await, 400, "{server:?}");
+        assert_eq!(
+            house.count("SELECT count(*) FROM counterfoil.event").await,
+            400,
+            "{server:?}"
+        );
         house.assert_whole().await;
     }
 }

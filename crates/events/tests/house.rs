@@ -22,7 +22,7 @@ pub struct House {
 
 /// The moment that every story happens at, but for those about time.
 pub fn now() -> Timestamp {
-    Timestamp::now()
+    counterfoil_events::now()
 }
 
 impl House {
@@ -66,7 +66,9 @@ impl House {
             tenant,
             now: now(),
         };
-        reader.read(&raw).unwrap_or_else(|invalid| panic!("{body}: {invalid:?}"))
+        reader
+            .read(&raw)
+            .unwrap_or_else(|invalid| panic!("{body}: {invalid:?}"))
     }
 
     pub fn click(&self, subject: &str, id: &str, at: Timestamp) -> Event {
@@ -74,7 +76,7 @@ impl House {
     }
 
     pub async fn submit(&self, events: Vec<Event>) -> Vec<Answer> {
-        self.lanes.submit(self.tenant, events).await
+        self.lanes.submit(self.tenant, events, None).await
     }
 
     pub async fn count(&self, sql: &str) -> i64 {

@@ -64,8 +64,8 @@ async fn what_two_servers_are_sent_at_once_is_stored_by_one() {
         let mut backwards = events.clone();
         backwards.reverse();
         let (first, second) = tokio::join!(
-            house.lanes.submit(house.tenant, events),
-            other.submit(house.tenant, backwards)
+            house.lanes.submit(house.tenant, events, None),
+            other.submit(house.tenant, backwards, None)
         );
         let stored = |answers: &[Answer]| answers.iter().filter(|answer| **answer == Answer::Stored).count();
         assert_eq!(stored(&first) + stored(&second), 300, "{server:?}");
@@ -81,11 +81,14 @@ async fn one_id_of_two_tenants_is_two_events() {
     let two = house.test.tenant("two").await;
     let body = json!({"stream": "web", "subject": "/", "id": v7(0), "actor": "203.0.113.9"});
     let (first, second) = tokio::join!(
-        house.lanes.submit(house.tenant, vec![house.event(&body)]),
-        house.lanes.submit(two, vec![house.event_of(two, &body)])
+        house.lanes.submit(house.tenant, vec![house.event(&body)], None),
+        house.lanes.submit(two, vec![house.event_of(two, &body)], None)
     );
     assert_eq!((first, second), (vec![Answer::Stored], vec![Answer::Stored]));
-    assert_eq!(house.count("SELECT count(DISTINCT actor) FROM counterfoil.event").await, 2);
+    assert_eq!(
+        house.count("SELECT count(DISTINCT actor) FROM counterfoil.event").await,
+        2
+    );
     house.assert_whole().await;
 }
 

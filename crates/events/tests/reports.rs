@@ -1,6 +1,6 @@
 //! What is reported is what a naive count over raw events gives.
 
-use counterfoil_events::{Grain, Report, Series, Span};
+use counterfoil_events::report::{self, Ask, Grain, Span};
 use counterfoil_pg::{Role, Scope};
 use counterfoil_test::Server;
 use jiff::tz::TimeZone;
@@ -54,7 +54,11 @@ async fn days_of_odd_zones_are_what_a_naive_count_gives() {
         for (name, from, to) in cases {
             let house = House::new(server).await;
             // Whatever they are set to.
-            house.admin.batch_execute("SET TimeZone = 'Pacific/Marquesas'").await.unwrap();
+            house
+                .admin
+                .batch_execute("SET TimeZone = 'Pacific/Marquesas'")
+                .await
+                .unwrap();
             let span = Span {
                 from: at(from),
                 to: at(to),
@@ -67,14 +71,20 @@ async fn days_of_odd_zones_are_what_a_naive_count_gives() {
                 }
                 let scope = Scope::Tenant(house.tenant);
                 let tx = house.db.pool(Role::Report).begin(&scope).await.unwrap();
-                let report = Report {
-                    tenant: house.tenant,
-                    stream: "web",
-                    span,
+                let ask = Ask {
+                    stream: "web".to_owned(),
+                    subject: None,
+                    grain: Grain::Day,
+                    zone: zone.clone(),
+                    from: Some(span.from),
+                    to: Some(span.to),
                 };
-                let series = Series::new(span, Grain::Day, &zone).unwrap();
-                let days = report.series(&scope, &tx, None, series).await.unwrap();
-                let days: Vec<_> = days.iter().map(|day| (day.start.date().to_string(), day.n)).collect();
+                let days = report::series(&scope, &tx, house.tenant, ask).await.unwrap().unwrap();
+                let days: Vec<_> = days
+                    .rows
+                    .iter()
+                    .map(|day| (day.start.date().to_string(), day.n))
+                    .collect();
                 let naive = house
                     .admin
                     .query(
@@ -102,12 +112,8 @@ async fn the_first_subjects_of_a_span_that_cuts_buckets_are_what_a_naive_count_g
     fill(&house, span).await;
     let scope = Scope::Tenant(house.tenant);
     let tx = house.db.pool(Role::Report).begin(&scope).await.unwrap();
-    let report = Report {
-        tenant: house.tenant,
-        stream: "web",
-        span,
-    };
-    let top = report.top(&scope, &tx, 10).await.unwrap();
+    let ends = (Some(span.from), Some(span.to));
+    let top = report::top(&scope, &tx, house.tenant, "web", ends, 10).await.unwrap();
     let naive = house
         .admin
         .query(
@@ -117,7 +123,11 @@ async fn the_first_subjects_of_a_span_that_cuts_buckets_are_what_a_naive_count_g
         .await
         .unwrap();
     let naive: Vec<(String, i64)> = naive.iter().map(|row| (row.get(0), row.get(1))).collect();
-    let top: Vec<_> = top.into_iter().map(|subject| (subject.subject, subject.n)).collect();
+    let top: Vec<_> = top
+        .rows
+        .into_iter()
+        .map(|subject| (subject.subject, subject.n))
+        .collect();
     assert_eq!(top, naive);
     assert_eq!(top.len(), 4);
     tx.rollback().await;

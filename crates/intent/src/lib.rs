@@ -46,8 +46,8 @@ pub use refs::{Asks, Fact, Found, Name, Refs};
 pub use reply::{Outcome, Refusal, Reply};
 pub use store::ALL as STATEMENTS;
 pub use stub::Stub;
-pub use time::time;
 pub use table::{AppendTable, Changes, Keys, Loaded, LockClass, Mode, Table, Wait};
+pub use time::time;
 
 /// Migrations of this crate, in order.
 pub const MIGRATIONS: &[(&str, &str)] = &[("intent/0001_stub", include_str!("../migrations/0001_stub.sql"))];

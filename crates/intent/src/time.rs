@@ -46,4 +46,3 @@ fn has_shape(text: &str) -> bool {
         _ => false,
     }
 }
-

@@ -102,6 +102,7 @@ impl<E: Engine> App<E> {
         };
         match found.spec.action {
             Action::Intents | Action::Kind { .. } => self.write(found, parts, body, came).await,
+            Action::Events => self.events(found, parts, body, came).await,
             Action::TenantCreate => Box::pin(self.tenant_create(parts, body)).await,
             // Boxed, so that the frequent requests do not carry the room that these need.
             _ => {

@@ -32,6 +32,7 @@ codes! {
     JSON_INVALID = "json_invalid";
     TOO_MANY_ITEMS = "too_many_items";
     KEY_FOR_MANY = "key_for_many";
+    KEY_FOR_EVENTS = "key_for_events";
     // Parameters.
     URL_ENCODING = "url_encoding";
     TEXT_NUL = "text_nul";
@@ -41,6 +42,11 @@ codes! {
     QUERY_TIME = "query_time";
     QUERY_CONFLICT = "query_conflict";
     QUERY_ORDER = "query_order";
+    QUERY_MISSING = "query_missing";
+    QUERY_GRAIN = "query_grain";
+    QUERY_ZONE = "query_zone";
+    QUERY_FORMAT = "query_format";
+    QUERY_SPAN = "query_span";
     TOO_MANY_READS = "too_many_reads";
     // Tenants.
     TENANT_INVALID = "tenant_invalid";

@@ -4,11 +4,14 @@
 use std::future::Future;
 use std::time::{Duration, Instant};
 
+use counterfoil_events::report::{self, Ask, Counts, Interval, Subject, TooLong};
+use counterfoil_events::{Actors, Event, EventLanes};
 use counterfoil_intent::{Answer, Intent, Key, Kinds, Lanes, StubState};
 use counterfoil_ledger::read::{self, AccountView, BalanceAt, EntryView, HoldView, Order, TransferView};
 use counterfoil_pg::{Class, Database, Error, Role, Scope, TenantId, Tx, attempt};
 use counterfoil_tenant::{Authenticator, Caller, Created, Invalid, NewTenant, Tenant, Unavailable};
 use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use uuid::Uuid;
 
 use crate::ready::Readiness;
@@ -33,6 +36,34 @@ pub trait Engine: Send + Sync + 'static {
 
     /// Answers in the order of the intents.
     fn submit(&self, intents: Vec<Intent>) -> impl Future<Output = Vec<Answer>> + Send;
+
+    /// Hashes the actors of events.
+    fn actors(&self) -> &Actors;
+
+    /// Answers in the order of the events.
+    fn store_events(
+        &self,
+        tenant: TenantId,
+        events: Vec<Event>,
+        deadline: Option<Instant>,
+    ) -> impl Future<Output = Vec<counterfoil_events::Answer>> + Send;
+
+    /// Counts per interval; in the tenant's zone, where none is said.
+    fn series(
+        &self,
+        tenant: TenantId,
+        zone: Option<TimeZone>,
+        ask: impl FnOnce(TimeZone) -> Ask + Send,
+    ) -> impl Future<Output = Result<Result<Counts<Interval>, TooLong>, Error>> + Send;
+
+    /// The subjects with most events.
+    fn top(
+        &self,
+        tenant: TenantId,
+        stream: &str,
+        ends: (Option<Timestamp>, Option<Timestamp>),
+        most: i64,
+    ) -> impl Future<Output = Result<Counts<Subject>, Error>> + Send;
 
     fn stub(&self, tenant: TenantId, key: &Key) -> impl Future<Output = Result<StubState, Error>> + Send;
 
@@ -108,6 +139,8 @@ pub struct Live {
     /// is not what it is asked.
     pub probe: Database,
     pub lanes: Lanes,
+    pub events: EventLanes,
+    pub actors: Actors,
     pub auth: Authenticator,
     /// Every migration of this version, for `/readyz`.
     pub migrations: Vec<Migrations>,
@@ -143,6 +176,58 @@ impl Engine for Live {
 
     async fn submit(&self, intents: Vec<Intent>) -> Vec<Answer> {
         self.lanes.submit(intents).await
+    }
+
+    fn actors(&self) -> &Actors {
+        &self.actors
+    }
+
+    async fn store_events(
+        &self,
+        tenant: TenantId,
+        events: Vec<Event>,
+        deadline: Option<Instant>,
+    ) -> Vec<counterfoil_events::Answer> {
+        self.events.submit(tenant, events, deadline).await
+    }
+
+    async fn series(
+        &self,
+        tenant: TenantId,
+        zone: Option<TimeZone>,
+        ask: impl FnOnce(TimeZone) -> Ask + Send,
+    ) -> Result<Result<Counts<Interval>, TooLong>, Error> {
+        let scope = Scope::Tenant(tenant);
+        let tx = self.database.pool(Role::Report).begin(&scope).await?;
+        tx.set_statement_timeout(SLOW_READ).await?;
+        let zone = match zone {
+            Some(zone) => zone,
+            None => {
+                let tenant = counterfoil_tenant::get(&scope, &tx, tenant).await?;
+                // It was an IANA name when it was set; what this build does not know any more is UTC.
+                tenant
+                    .and_then(|tenant| TimeZone::get(&tenant.zone).ok())
+                    .unwrap_or(TimeZone::UTC)
+            }
+        };
+        let counts = report::series(&scope, &tx, tenant, ask(zone)).await?;
+        tx.rollback().await;
+        Ok(counts)
+    }
+
+    async fn top(
+        &self,
+        tenant: TenantId,
+        stream: &str,
+        ends: (Option<Timestamp>, Option<Timestamp>),
+        most: i64,
+    ) -> Result<Counts<Subject>, Error> {
+        let scope = Scope::Tenant(tenant);
+        let tx = self.database.pool(Role::Report).begin(&scope).await?;
+        tx.set_statement_timeout(SLOW_READ).await?;
+        let counts = report::top(&scope, &tx, tenant, stream, ends, most).await?;
+        tx.rollback().await;
+        Ok(counts)
     }
 
     async fn stub(&self, tenant: TenantId, key: &Key) -> Result<StubState, Error> {
@@ -272,12 +357,14 @@ impl Engine for Live {
 
     fn render_metrics(&self, out: &mut String) {
         self.lanes.metrics().render(out);
+        self.events.render_metrics(out);
         for more in &self.metrics {
             more(out);
         }
     }
 
     async fn shutdown(&self, by: Instant) -> bool {
-        self.lanes.shutdown_by(by).await
+        let (intents, events) = futures_util::join!(self.lanes.shutdown_by(by), self.events.shutdown_by(by));
+        intents && events
     }
 }

@@ -20,6 +20,7 @@ mod app;
 mod body;
 pub mod codes;
 mod engine;
+mod events;
 mod head;
 mod items;
 mod json;

@@ -15,6 +15,8 @@ pub const OPENAPI: &str = include_str!("../openapi.json");
 pub(crate) const CODES: &str = concat!(
     include_str!("../../../docs/reference/codes.md"),
     "\n",
+    include_str!("../../../docs/reference/events.md"),
+    "\n",
     include_str!("../../../docs/reference/http.md")
 );
 

@@ -131,7 +131,7 @@ pub(crate) const PROBLEM_JSON: &str = "application/problem+json";
 /// What is wrong with an intent on its face is 400, but what is too large says so.
 fn status_of(code: &str) -> StatusCode {
     match code {
-        "body_too_large" | "all_too_long" => StatusCode::PAYLOAD_TOO_LARGE,
+        "body_too_large" | "all_too_long" | "event_too_large" => StatusCode::PAYLOAD_TOO_LARGE,
         _ => StatusCode::BAD_REQUEST,
     }
 }

@@ -27,6 +27,7 @@ impl<E: Engine> App<E> {
             .expect("every route that reads a tenant's rows is of a tenant");
         let param = found.param.unwrap_or_default();
         match found.spec.action {
+            Action::Report => self.report(tenant, query).await,
             Action::Stub => self.stub(tenant, param).await,
             Action::Accounts => self.accounts(tenant, query).await,
             Action::Account => self.account(tenant, &account_code(param)?, query).await,

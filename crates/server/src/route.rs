@@ -15,6 +15,9 @@ pub enum Action {
         name: &'static str,
         merged: Option<&'static str>,
     },
+    /// One event, an array or NDJSON.
+    Events,
+    Report,
     Stub,
     Accounts,
     Account,
@@ -97,6 +100,7 @@ const fn kind(path: &'static str, name: &'static str, merged: Option<&'static st
 /// Tried in order: what is asked most comes first.
 pub const ROUTES: &[Spec] = &[
     post("/v1/tenants/{tenant}/intents", Action::Intents),
+    post("/v1/tenants/{tenant}/events", Action::Events),
     kind("/v1/tenants/{tenant}/transfers", "ledger.transfer", None),
     kind("/v1/tenants/{tenant}/holds", "ledger.hold", None),
     kind(
@@ -126,6 +130,11 @@ pub const ROUTES: &[Spec] = &[
         Some("account"),
     ),
     kind("/v1/tenants/{tenant}/assets", "ledger.asset", None),
+    get(
+        "/v1/tenants/{tenant}/report",
+        Action::Report,
+        &["stream", "subject", "grain", "zone", "from", "to", "top", "format"],
+    ),
     get("/v1/tenants/{tenant}/stubs/{key}", Action::Stub, &[]),
     get(
         "/v1/tenants/{tenant}/accounts/{account}",

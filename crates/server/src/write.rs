@@ -23,7 +23,7 @@ use crate::route::{Action, Match};
 
 /// Items read or written before other requests of the same thread get their turn: a request of
 /// 2,000 would hold it for some ten milliseconds.
-const STRETCH: usize = 100;
+pub(crate) const STRETCH: usize = 100;
 
 impl<E: Engine> App<E> {
     pub(crate) async fn write<B>(&self, found: &Match<'_>, parts: &Parts, body: B, came: Instant) -> Answered
@@ -67,7 +67,7 @@ impl<E: Engine> App<E> {
     }
 
     /// The headers of a write, and whether they fit the route.
-    fn write_head<'p, B: Body>(
+    pub(crate) fn write_head<'p, B: Body>(
         &self,
         action: Action,
         parts: &'p Parts,
@@ -75,7 +75,7 @@ impl<E: Engine> App<E> {
         came: Instant,
     ) -> Result<Head<'p>, Refused> {
         let head = Head::read(&parts.headers, came)?;
-        let lines_fit = action == Action::Intents;
+        let lines_fit = matches!(action, Action::Intents | Action::Events);
         match head.format {
             Some(Format::Lines) if !lines_fit => Err(head::media_type()),
             None if !body.is_end_stream() => Err(head::media_type()),
@@ -152,7 +152,7 @@ impl<E: Engine> App<E> {
     }
 }
 
-fn many_response(shape: Shape, out: Vec<u8>) -> Response<Full<Bytes>> {
+pub(crate) fn many_response(shape: Shape, out: Vec<u8>) -> Response<Full<Bytes>> {
     let mut response = json(out);
     if shape == Shape::Lines {
         let value = HeaderValue::from_static("application/x-ndjson");

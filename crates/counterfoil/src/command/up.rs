@@ -14,7 +14,7 @@ use crate::Failure;
 use crate::command::{MIGRATIONS, init, kinds, pg_settings, prepared};
 use crate::home::{Address, Home, Roles};
 use crate::settings::Settings;
-use crate::steps;
+use crate::steps::{self, Events};
 
 /// How long background loops may take to end their pass.
 const STEPS_END: Duration = Duration::from_secs(5);
@@ -75,7 +75,8 @@ async fn serve(settings: &Settings, listener: TcpListener, there: Address, roles
     let generations = Generations::load(&database).await?;
     rotate(generations, &database).await;
     let lanes = Lanes::start(database.clone(), kinds(), generations, settings.lanes.clone());
-    let drivers = steps::start(&database, &lanes);
+    let events = Events::start(&database).await?;
+    let drivers = steps::start(&database, &lanes, &events);
     let address = listener.local_addr()?;
     // Before anybody is told that we are there, and may end us.
     let stop = stop_signal()?;
@@ -85,7 +86,7 @@ async fn serve(settings: &Settings, listener: TcpListener, there: Address, roles
         database: there,
     })?;
     greet(&settings.home, address);
-    let app = steps::app(settings, &database, probe, &lanes, &drivers);
+    let app = steps::app(settings, &database, probe, &lanes, events, &drivers);
     if !counterfoil_server::serve(listener, app, stop).await {
         tracing::error!("not everything that was accepted landed in time; ask for the stubs of what got no answer");
     }

@@ -9,10 +9,11 @@ use counterfoil_test::{Server, database};
 use super::{scope, session, with_generations};
 
 /// Every crate that has statements. The server has none.
-const CRATES: [(&str, &[&Sql]); 5] = [
+const CRATES: [(&str, &[&Sql]); 6] = [
     ("pg", counterfoil_pg::statements::ALL),
     ("tenant", counterfoil_tenant::STATEMENTS),
     ("intent", counterfoil_intent::STATEMENTS),
+    ("events", counterfoil_events::STATEMENTS),
     ("ledger", counterfoil_ledger::STATEMENTS),
     ("migrate", counterfoil_migrate::STATEMENTS),
 ];
@@ -24,15 +25,21 @@ fn roles(room: &str, statement: &str) -> &'static [Role] {
         ("pg", "scope_read") => &[Owner, App, Lane, Ops, Report],
         ("pg", "outcome_insert" | "outcome_void" | "outcome_find") => &[App, Lane, Ops],
         ("pg", "advisory_lock_shared") => &[Lane],
-        ("pg", "advisory_lock_exclusive" | "advisory_try_exclusive" | "outcome_partitions" | "clock_today") => &[Owner],
+        ("pg", "advisory_try_exclusive") => &[Owner, Ops],
+        ("pg", "advisory_lock_exclusive" | "outcome_partitions" | "clock_today") => &[Owner],
         ("pg", _) => &[App],
-        ("tenant", "tenant_get") => &[App, Ops],
+        ("tenant", "tenant_get") => &[App, Ops, Report],
         ("tenant", _) => &[Ops],
         ("intent", "stub_get") => &[App],
         ("intent", "clock_read") => &[App, Lane],
         ("intent", "generation_settings") => &[Owner, Ops],
         ("intent", "generation_open") => &[Lane],
         ("intent", name) if !name.starts_with("stub_") => &[Owner],
+        ("events", "event_insert") => &[Lane, Ops],
+        ("events", "spill_insert") => &[Lane],
+        ("events", "day_add" | "delta_any" | "delta_pages") => &[Owner],
+        ("events", name) if name.starts_with("report_") => &[Report],
+        ("events", _) => &[Ops],
         ("ledger", name) if name.starts_with("check_") || name == "hold_due" => &[Ops],
         (
             "ledger",

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
+use counterfoil_events::report::{self, Counts, Grain, Interval, Span, Subject, TooLong};
+use counterfoil_events::{Actors, Event};
 use counterfoil_intent::{
     Answer, Books, Context, Fields, Intent, Invalid, Key, Kind, Kinds, Needs, Outcome, Refs, Reply, StubState,
 };
@@ -13,6 +15,8 @@ use counterfoil_server::{App, AsOf, Engine, Limits, Readiness};
 use counterfoil_tenant::{Caller, Created, NewTenant, Tenant, Unavailable};
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use parking_lot::Mutex;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -72,6 +76,11 @@ kinds! {
 
 pub struct Fake {
     kinds: Kinds,
+    actors: Actors,
+    /// What becomes of events, in turn; then all are stored.
+    pub came: Mutex<Vec<counterfoil_events::Answer>>,
+    /// The identities of the events that were handed over.
+    pub events: Mutex<Vec<Uuid>>,
     /// The keys of the intents that were handed over.
     pub taken: Mutex<Vec<String>>,
     pub answer: Mutex<Answer>,
@@ -84,6 +93,9 @@ impl Fake {
     fn new() -> Self {
         Self {
             kinds: kinds(),
+            actors: Actors::new(&[7; 32]),
+            came: Mutex::default(),
+            events: Mutex::default(),
             taken: Mutex::default(),
             answer: Mutex::new(Answer::Busy),
             asked_ready: Mutex::default(),
@@ -116,6 +128,64 @@ impl Engine for Fake {
             .lock()
             .extend(intents.iter().map(|intent| intent.key.to_string()));
         intents.iter().map(|_| answer.clone()).collect()
+    }
+
+    fn actors(&self) -> &Actors {
+        &self.actors
+    }
+
+    async fn store_events(
+        &self,
+        _: TenantId,
+        events: Vec<Event>,
+        _: Option<Instant>,
+    ) -> Vec<counterfoil_events::Answer> {
+        let mut came = std::mem::take(&mut *self.came.lock());
+        self.events.lock().extend(events.iter().map(Event::id));
+        came.resize(events.len(), counterfoil_events::Answer::Stored);
+        came
+    }
+
+    async fn series(
+        &self,
+        _: TenantId,
+        zone: Option<TimeZone>,
+        ask: impl FnOnce(TimeZone) -> report::Ask + Send,
+    ) -> Result<Result<Counts<Interval>, TooLong>, Error> {
+        let ask = ask(zone.unwrap_or(TimeZone::UTC));
+        if ask.grain == Grain::Bucket {
+            return Ok(Err(TooLong));
+        }
+        let span = Span {
+            from: "2026-11-29T16:00:00Z".parse().unwrap(),
+            to: "2026-12-01T16:00:00Z".parse().unwrap(),
+        };
+        let rows = [(span.from, 7), ("2026-11-30T16:00:00Z".parse().unwrap(), 0)];
+        let rows = rows.map(|(start, n)| Interval {
+            start: start.to_zoned(ask.zone.clone()),
+            n,
+        });
+        Ok(Ok(Counts {
+            span: Some(span),
+            rows: rows.to_vec(),
+        }))
+    }
+
+    async fn top(
+        &self,
+        _: TenantId,
+        _: &str,
+        _: (Option<Timestamp>, Option<Timestamp>),
+        most: i64,
+    ) -> Result<Counts<Subject>, Error> {
+        let rows = [("/a,b", 7), ("/", 3)].map(|(subject, n)| Subject {
+            subject: subject.to_owned(),
+            n,
+        });
+        Ok(Counts {
+            span: None,
+            rows: rows.into_iter().take(usize::try_from(most).unwrap()).collect(),
+        })
     }
 
     async fn stub(&self, _: TenantId, key: &Key) -> Result<StubState, Error> {

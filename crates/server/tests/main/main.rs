@@ -3,6 +3,7 @@
 
 mod doors;
 mod engine;
+mod events;
 mod hygiene;
 mod ledger;
 mod openapi;
