@@ -3,6 +3,7 @@
 mod args;
 mod command;
 mod home;
+mod keeper;
 mod settings;
 mod steps;
 

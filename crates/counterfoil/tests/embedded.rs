@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use counterfoil_pg::TenantId;
 use counterfoil_test::Server;
@@ -11,7 +11,7 @@ use rand::{Rng as _, SeedableRng as _};
 use serde_json::json;
 
 use crate::client::Client;
-use crate::harness::{Home, Up, fresh, open_books, seed, until};
+use crate::harness::{Home, PATIENCE, Up, fresh, open_books, seed, until};
 
 const FIRST: TenantId = TenantId(1);
 
@@ -116,6 +116,49 @@ async fn kill_9_of_up_leaves_postgres_running_and_the_next_up_adopts_it() {
     assert_eq!(client.account("till", "posted").await, "4.00");
     home.ok(&["check"]).await;
     fourth_up.stop().await;
+}
+
+#[tokio::test]
+async fn a_postgres_that_is_killed_is_started_again_and_intents_land_as_before() {
+    let home = Home::new();
+    let (up, mut client) = up(&home, Server::Pg18).await;
+    open_books(&mut client, &["till"]).await;
+    for signal in [rustix::process::Signal::KILL, rustix::process::Signal::QUIT] {
+        let postmaster = home.postmaster().expect("PostgreSQL runs");
+        rustix::process::kill_process(postmaster, signal).unwrap();
+        until("there is another PostgreSQL", async || {
+            home.postmaster().is_some_and(|now| now != postmaster)
+        })
+        .await;
+        // One key all along: however many tries it takes, it is one transfer.
+        let body = json!({ "key": fresh(), "from": "bank", "to": "till", "amount": "5" });
+        let begun = Instant::now();
+        while !matches!(client.post("/transfers", &body).await.status, 200 | 201) {
+            assert!(begun.elapsed() < PATIENCE, "intents land again");
+        }
+    }
+    assert_eq!(client.account("till", "posted").await, "10.00");
+    assert!(up.log().contains("PostgreSQL has ended by itself"), "{}", up.log());
+    home.ok(&["check"]).await;
+    up.stop().await;
+    assert!(home.postmaster().is_none());
+}
+
+#[tokio::test]
+async fn a_postgres_that_cannot_be_started_again_ends_the_server_with_one_sentence() {
+    let home = Home::new();
+    let (mut up, _) = up(&home, Server::Pg15).await;
+    // What it would start from is gone.
+    std::fs::rename(home.dir.join("pg/pgdata/base"), home.dir.join("base.away")).unwrap();
+    std::fs::remove_file(home.dir.join("pg/pgdata/global/pg_control")).unwrap();
+    rustix::process::kill_process(home.postmaster().unwrap(), rustix::process::Signal::KILL).unwrap();
+    let (code, log) = up.ended().await;
+    assert_eq!(code, Some(2), "{log}");
+    let last = log.lines().last().unwrap_or_default();
+    assert!(
+        last.contains("PostgreSQL ended again and again and is not started any more") && last.contains("pg/log"),
+        "{log}"
+    );
 }
 
 #[tokio::test]

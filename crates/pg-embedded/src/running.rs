@@ -152,9 +152,11 @@ impl Running {
         Ok(())
     }
 
-    /// Stops the server where it runs, and starts it. The port stays unless it was to be any.
+    /// Stops the server where it runs, and starts it, on the same port: whoever knows its address finds it
+    /// again. Where it had died, as a start after a crash.
     pub fn restart(&mut self, progress: &dyn Fn(&str)) -> Result<()> {
         self.stop(Mode::Fast)?;
+        self.cluster.options.port = self.port;
         let server = start(&self.cluster, progress)?;
         self.adopted = server.child.is_none();
         self.port = server.port;

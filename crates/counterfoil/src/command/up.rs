@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use counterfoil_intent::{Generations, Lanes};
 use counterfoil_pg::Database;
-use counterfoil_pg_embedded::{Binaries, Cluster, Mode, Options, Running};
+use counterfoil_pg_embedded::{Binaries, Cluster, Options, Running};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
 
 use crate::Failure;
 use crate::command::{MIGRATIONS, init, kinds, pg_settings, prepared};
 use crate::home::{Address, Home, Roles};
+use crate::keeper::Keeper;
 use crate::settings::Settings;
 use crate::steps::{self, Events};
 
@@ -24,19 +26,19 @@ pub(crate) async fn run(settings: Settings) -> Result<ExitCode, Failure> {
     let _lock = settings.home.lock()?;
     // Taken before anything else is started: "port taken" should not cost a start of PostgreSQL.
     let listener = listen(&settings.listen).await?;
-    let (database, roles, mut embedded) = match prepared(&settings)? {
-        Some((database, roles)) => (database, roles, None),
+    let (database, roles, keeper, given_up) = match prepared(&settings)? {
+        Some((database, roles)) => (database, roles, None, None),
         None => {
             let running = start_postgres(&settings).await?;
             let (database, roles) = init::embedded(&settings, &running).await?;
-            (database, roles, Some(running))
+            let (keeper, given_up) = Keeper::start(running);
+            (database, roles, Some(keeper), Some(given_up))
         }
     };
-    let outcome = serve(&settings, listener, database, &roles).await;
+    let outcome = serve(&settings, listener, database, &roles, given_up).await;
     settings.home.remove_running();
-    if let Some(mut running) = embedded.take() {
-        say("stopping PostgreSQL");
-        tokio::task::spawn_blocking(move || running.stop(Mode::Fast)).await??;
+    if let Some(keeper) = keeper {
+        keeper.stop().await?;
     }
     outcome?;
     say("stopped");
@@ -67,7 +69,13 @@ async fn start_postgres(settings: &Settings) -> Result<Running, Failure> {
     Ok(tokio::task::spawn_blocking(start).await??)
 }
 
-async fn serve(settings: &Settings, listener: TcpListener, there: Address, roles: &Roles) -> Result<(), Failure> {
+async fn serve(
+    settings: &Settings,
+    listener: TcpListener,
+    there: Address,
+    roles: &Roles,
+    given_up: Option<oneshot::Receiver<()>>,
+) -> Result<(), Failure> {
     let database = Database::new(pg_settings(settings, &there, roles))?;
     let probe = database.apart()?;
     counterfoil_migrate::require(&database, MIGRATIONS).await?;
@@ -79,7 +87,7 @@ async fn serve(settings: &Settings, listener: TcpListener, there: Address, roles
     let drivers = steps::start(&database, &lanes, &events);
     let address = listener.local_addr()?;
     // Before anybody is told that we are there, and may end us.
-    let stop = stop_signal()?;
+    let stop = stop_signal(given_up)?;
     settings.home.write_running(&crate::home::Running {
         pid: std::process::id(),
         http: format!("http://{address}"),
@@ -115,13 +123,23 @@ async fn warn_of_durability(database: &Database) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Resolves on Ctrl-C or SIGTERM.
-fn stop_signal() -> Result<impl Future<Output = ()> + Send + 'static, Failure> {
+/// Resolves on Ctrl-C or SIGTERM, or when PostgreSQL has been given up.
+fn stop_signal(given_up: Option<oneshot::Receiver<()>>) -> Result<impl Future<Output = ()> + Send + 'static, Failure> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     Ok(async move {
+        let gone = async {
+            let told = match given_up {
+                Some(given_up) => given_up.await.is_ok(),
+                None => false,
+            };
+            if !told {
+                std::future::pending().await
+            }
+        };
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
+            () = gone => {}
         }
         say("landing what was accepted");
     })
