@@ -176,6 +176,13 @@ impl Lanes {
     /// worked on in the order given. Dropping the future does not take back what was handed over.
     pub async fn submit(&self, intents: Vec<Intent>) -> Vec<Answer> {
         let mut waiting = Vec::with_capacity(intents.len());
+        // All of a request have the same.
+        let mut deadline = intents.iter().filter_map(|intent| intent.deadline).max();
+        let mut tenants = Vec::new();
+        if deadline.is_some() {
+            tenants.extend(intents.iter().map(|intent| intent.tenant));
+            tenants.dedup();
+        }
         {
             let mut full = false;
             let many = intents.len() > 1;
@@ -211,11 +218,38 @@ impl Lanes {
         let mut answers = Vec::with_capacity(waiting.len());
         for one in waiting {
             answers.push(match one {
-                Ok(reply) => reply.await.unwrap_or(Answer::Unknown),
+                Ok(mut reply) => {
+                    let in_time = match deadline {
+                        Some(by) => tokio::time::timeout_at(by.into(), &mut reply).await.ok(),
+                        None => None,
+                    };
+                    let answer = match in_time {
+                        Some(answer) => answer,
+                        None => {
+                            // The lane looks at deadlines when it takes intents, and it may be stuck.
+                            if deadline.take().is_some() {
+                                self.expire(&tenants);
+                            }
+                            reply.await
+                        }
+                    };
+                    answer.unwrap_or(Answer::Unknown)
+                }
                 Err(answer) => answer,
             });
         }
         answers
+    }
+
+    fn expire(&self, tenants: &[TenantId]) {
+        let mut replies = Vec::new();
+        for tenant in tenants {
+            let lane = &self.inner.lanes[self.inner.lane_of(*tenant)];
+            lane.queue.lock().expire(*tenant, Instant::now(), &mut replies);
+            // Who waited behind one of them with the same key may have taken its place.
+            lane.work.notify_one();
+        }
+        send(replies);
     }
 
     fn push(

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use counterfoil_pg::TenantId;
 use tokio::sync::oneshot;
@@ -264,6 +265,38 @@ impl Queue {
         self.forget_line(tenant);
         replies.push((pending.reply, answer));
         woken
+    }
+
+    /// Ends what a tenant has waiting beyond its deadline: adds to `replies` what its callers are told.
+    /// What is running is not ended in the middle, nor what may have been committed, nor who waits for either
+    /// with the same key: of that key it could not be said that nothing was done.
+    pub(crate) fn expire(&mut self, tenant: TenantId, now: Instant, replies: &mut Replies) {
+        let late = |pending: &Pending| !pending.unknown && pending.intent.deadline.is_some_and(|by| by <= now);
+        let Some(line) = self.lines.get_mut(&tenant) else {
+            return;
+        };
+        // Followers first: one of them must not take the place of a leader only to be ended after it.
+        if let Some(flights) = self.flights.get_mut(&tenant).filter(|_| line.followers > 0) {
+            for leader in line.waiting.iter().filter(|leader| !leader.unknown) {
+                let followers = flights.get_mut(&leader.intent.key).expect("what waits is in flight");
+                for follower in followers.extract_if(.., |follower| late(follower)) {
+                    line.followers -= 1;
+                    self.waiting -= 1;
+                    replies.push((follower.reply, Answer::DeadlinePassed));
+                }
+            }
+        }
+        let (gone, left): (VecDeque<_>, VecDeque<_>) = line.waiting.drain(..).partition(late);
+        line.waiting = left;
+        if line.waiting.is_empty() {
+            self.turns.retain(|turn| *turn != tenant);
+        }
+        for pending in gone {
+            self.waiting -= 1;
+            self.running += 1;
+            self.finish(pending, Answer::DeadlinePassed, replies);
+        }
+        self.forget_line(tenant);
     }
 
     /// The first follower takes the place of an intent that ended without a stub.

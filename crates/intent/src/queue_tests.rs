@@ -300,3 +300,80 @@ fn a_tenant_that_is_turned_away_leaves_nothing_behind() {
     assert!(queue.push(pending(2, "a", "").0).is_err());
     assert_eq!(queue.lines.len(), 1);
 }
+
+fn push_by(queue: &mut Queue, tenant: i64, key: &str, by: Instant) -> oneshot::Receiver<Answer> {
+    let (mut pending, answer) = pending(tenant, key, "");
+    pending.intent = pending.intent.with_deadline(Some(by));
+    assert!(queue.push(pending).is_ok());
+    answer
+}
+
+#[test]
+fn what_waits_beyond_its_deadline_is_ended_and_nothing_else() {
+    let mut queue = queue(100, 100);
+    let now = Instant::now();
+    let (past, future) = (now, now + std::time::Duration::from_secs(9));
+    let mut running = push_by(&mut queue, 1, "running", past);
+    let mut behind_running = push_by(&mut queue, 1, "running", past);
+    let batch = queue.take(1);
+    let mut late = push_by(&mut queue, 1, "late", past);
+    let mut behind_late = push_by(&mut queue, 1, "late", past);
+    let mut in_time_behind_late = push_by(&mut queue, 1, "late", future);
+    let mut in_time = push_by(&mut queue, 1, "in time", future);
+    let mut other_tenant = push_by(&mut queue, 2, "late", past);
+
+    let mut replies = Vec::new();
+    queue.expire(TenantId(1), now, &mut replies);
+    send(replies);
+    for ended in [&mut late, &mut behind_late] {
+        assert!(matches!(ended.try_recv(), Ok(Answer::DeadlinePassed)));
+    }
+    for waiting in [
+        &mut running,
+        &mut behind_running,
+        &mut in_time_behind_late,
+        &mut in_time,
+        &mut other_tenant,
+    ] {
+        assert!(waiting.try_recv().is_err());
+    }
+    assert_eq!(queue.waiting(), 4);
+    for pending in batch {
+        end(&mut queue, pending, Answer::Busy);
+    }
+    while let Some(pending) = queue.take(1).pop() {
+        end(&mut queue, pending, Answer::Busy);
+    }
+    assert!(queue.is_idle() && queue.lines.is_empty() && queue.flights.is_empty());
+    for mut ended in [running, behind_running, in_time_behind_late, in_time, other_tenant] {
+        assert!(matches!(ended.try_recv(), Ok(Answer::Busy)));
+    }
+}
+
+#[test]
+fn a_tenant_whose_whole_line_was_late_has_no_turn_left() {
+    let mut queue = queue(100, 100);
+    let now = Instant::now();
+    let _late = push_by(&mut queue, 1, "a", now);
+    let mut replies = Vec::new();
+    queue.expire(TenantId(1), now, &mut replies);
+    assert!(queue.is_idle() && queue.lines.is_empty());
+    let _next = push(&mut queue, 1, "b");
+    assert_eq!(keys(&queue.take(9)), [(1, "b".to_owned())]);
+}
+
+/// What may have been committed must not be told that nothing was done, nor who waits behind it.
+#[test]
+fn what_may_have_been_committed_is_not_ended_at_its_deadline() {
+    let mut queue = queue(100, 100);
+    let now = Instant::now();
+    let mut first = push_by(&mut queue, 1, "k", now);
+    let mut second = push_by(&mut queue, 1, "k", now);
+    let mut batch = queue.take(1);
+    batch[0].unknown = true;
+    queue.put_aside(TenantId(1), batch);
+    let mut replies = Vec::new();
+    queue.expire(TenantId(1), now, &mut replies);
+    assert!(replies.is_empty());
+    assert!(first.try_recv().is_err() && second.try_recv().is_err());
+}

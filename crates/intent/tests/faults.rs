@@ -8,7 +8,7 @@ use counterfoil_test::{Fault, Faults, Hold, Server, TestCluster};
 use serde_json::value::RawValue;
 
 use crate::add_a_kind;
-use crate::harness::{Harness, accepted, fresh};
+use crate::harness::{Harness, accepted, fresh, until};
 
 /// A batch of five meets a fault, and still lands exactly once: every caller has a first answer.
 async fn lands_once_in_spite_of(server: Server, arm: impl Fn(&Faults) -> Fault) {
@@ -168,6 +168,60 @@ async fn a_commit_whose_fate_is_open_does_not_hold_up_the_lane() {
         (Some(2), Some(2))
     );
     assert_eq!((harness.stubs(one).await, harness.stubs(two).await), (2, 2));
+}
+
+/// A server that does not answer holds up what it was asked, not the callers behind that whose time is over.
+#[tokio::test]
+async fn who_waits_behind_a_commit_that_does_not_come_is_answered_at_the_deadline() {
+    let harness = Harness::new(Server::Pg18).await;
+    let tenant = harness.tenant().await;
+    let proxy = harness.test.proxy().await;
+    let options = Options {
+        lanes: 1,
+        batch: 1,
+        ..Options::default()
+    };
+    let database = Database::new(harness.test.settings_through(&proxy)).unwrap();
+    let lanes = harness.lanes_on(database, options).await;
+    accepted(&lanes.submit(vec![harness.count(tenant, &fresh(), "c", 1)]).await[0]);
+    let hold: Hold = proxy.lane().hold_commit(1);
+    let submit = tokio::spawn({
+        let (lanes, intent) = (lanes.clone(), harness.count(tenant, "k", "c", 1));
+        async move { lanes.submit(vec![intent]).await.remove(0) }
+    });
+    hold.reached().await;
+    let by = std::time::Instant::now() + Duration::from_millis(300);
+    let late = (0..9).map(|_| harness.count(tenant, &fresh(), "c", 1).with_deadline(Some(by)));
+    let late: Vec<_> = late.map(|intent| lanes.submit(vec![intent])).collect();
+    // Of nine, each a batch of its own, two may be under way beside the one that is held.
+    let (answered, mut begun) = (std::sync::atomic::AtomicUsize::new(0), Vec::new());
+    let all = futures_util::future::join_all(late.into_iter().map(async |answers| {
+        let answer = answers.await.remove(0);
+        answered.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        answer
+    }));
+    let held = async {
+        let enough = async || answered.load(std::sync::atomic::Ordering::Relaxed) >= 7;
+        until("callers are answered", enough).await;
+        assert!(hold.is_holding() && !submit.is_finished());
+        hold.release();
+    };
+    let (answers, ()) = tokio::join!(all, held);
+    let mut passed = 0;
+    for answer in answers {
+        match answer {
+            Answer::DeadlinePassed => passed += 1,
+            answer => begun.push(answer),
+        }
+    }
+    assert!(passed >= 7, "{passed}");
+    begun.iter().for_each(|answer| {
+        accepted(answer);
+    });
+    accepted(&submit.await.unwrap());
+    let landed = 2 + i64::try_from(begun.len()).unwrap();
+    assert_eq!(harness.counter(tenant, "c").await, Some(landed));
+    assert!(lanes.shutdown().await);
 }
 
 /// Until a lane's backend waits for a lock: the second run of the batch stands behind the first.
