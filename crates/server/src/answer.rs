@@ -131,10 +131,7 @@ fn problem_of(tenant: TenantId, key: &Key, answer: &Answer) -> Refused {
             problem.extra.retry_after = Some(*retry_after);
             problem
         }
-        Answer::DeadlinePassed => {
-            let detail = "the caller's time was over before the intent was started; nothing was done";
-            Problem::new(StatusCode::REQUEST_TIMEOUT, codes::DEADLINE_PASSED, "", detail)
-        }
+        Answer::DeadlinePassed => Problem::deadline_passed(),
         Answer::Busy => {
             let detail = "somebody else holds a row of this tenant; nothing was done, send it again under the same key";
             again(Problem::new(unavailable, codes::BUSY, "", detail), 1)

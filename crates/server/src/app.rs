@@ -1,7 +1,7 @@
 //! One request, from its head to its answer.
 
 use std::panic::AssertUnwindSafe;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use counterfoil_pg::TenantId;
@@ -9,7 +9,7 @@ use counterfoil_tenant::Caller;
 use futures_util::FutureExt as _;
 use http::header::{CONTENT_TYPE, EXPECT};
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Body;
 use uuid::Uuid;
@@ -22,9 +22,13 @@ use crate::limits::Limits;
 use crate::metrics::HttpMetrics;
 use crate::param::Query;
 use crate::problem::{Problem, Refused};
+use crate::quiet::Quiet;
 use crate::ready::Cached;
 use crate::route::{self, Action, Door, Match, Miss};
 use crate::shares::Shares;
+
+/// How long it may take to find out whose key it is.
+const ADMISSION: Duration = Duration::from_secs(10);
 
 pub(crate) type Answered = Result<Response<Full<Bytes>>, Refused>;
 
@@ -89,7 +93,7 @@ impl<E: Engine> App<E> {
         B: Body<Data = Bytes> + Send + Unpin + 'static,
     {
         // Whoever may not pass learns nothing else, and nothing of their body is read.
-        let query = match self.admit(found, &parts.headers).await {
+        let query = match self.admit_in_time(found, &parts.headers, came).await {
             Ok(()) => Query::read(parts.uri.query(), found.spec.query),
             Err(problem) => Err(problem),
         };
@@ -109,6 +113,21 @@ impl<E: Engine> App<E> {
                 body::leave(body, &self.limits, expects(parts));
                 Box::pin(self.look(found, &query)).await
             }
+        }
+    }
+
+    /// [`Self::admit`], for as long as the caller waits: a database that does not answer must not keep
+    /// them longer than it does later, in the lane.
+    async fn admit_in_time(&self, found: &Match<'_>, headers: &HeaderMap, came: Instant) -> Result<(), Refused> {
+        let writes = found.spec.method == Method::POST;
+        let deadline = head::deadline(headers, came).filter(|_| writes);
+        let by = deadline.map_or(came + ADMISSION, |deadline| deadline.min(came + ADMISSION));
+        match tokio::time::timeout_at(by.into(), self.admit(found, headers)).await {
+            Ok(admitted) => admitted,
+            Err(_) if deadline == Some(by) => Err(Problem::deadline_passed()),
+            Err(_) => Err(Problem::unavailable(
+                "the database did not answer in time whose key this is",
+            )),
         }
     }
 
@@ -246,6 +265,8 @@ fn unauthorized(presented: bool, page: bool) -> Refused {
     problem
 }
 
+static AWAY: Quiet = Quiet::new();
+
 /// The database did not answer a question. Whether it is away or we asked wrongly, the caller learns
 /// no more than that; the log has the rest under the id.
 pub(crate) fn fault(doing: &'static str, error: &counterfoil_pg::Error) -> Refused {
@@ -259,7 +280,10 @@ pub(crate) fn fault(doing: &'static str, error: &counterfoil_pg::Error) -> Refus
             Error::Connect(_) | Error::PoolExhausted { .. } | Error::PoolClosed { .. }
         );
     if away || timed_out {
-        tracing::warn!(%id, error = %chain, "could not {doing}");
+        // Every request meets it, and a log that is full of it hides the rest.
+        if let Some(unsaid) = AWAY.speak(Instant::now()) {
+            tracing::warn!(%id, error = %chain, unsaid, "could not {doing}");
+        }
         let detail = if timed_out {
             "the database took too long"
         } else {

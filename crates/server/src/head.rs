@@ -52,6 +52,12 @@ impl<'a> Head<'a> {
     }
 }
 
+/// Until when the caller waits, where that can be read; what is wrong with it is told in its turn.
+pub(crate) fn deadline(headers: &HeaderMap, now: Instant) -> Option<Instant> {
+    let value = one(headers, &TIMEOUT).ok().flatten()?;
+    timeout(value).ok().map(|timeout| now + timeout)
+}
+
 /// The secret of `Authorization: Bearer …`. The pages for people also take it as the password of
 /// `Basic`, which is what a browser knows how to ask for.
 pub(crate) fn secret(headers: &HeaderMap, basic: bool) -> Result<Option<Cow<'_, str>>, Refused> {

@@ -29,6 +29,7 @@ mod metrics;
 mod pages;
 mod param;
 mod problem;
+mod quiet;
 mod read;
 mod ready;
 mod route;

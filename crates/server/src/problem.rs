@@ -81,6 +81,12 @@ impl Problem {
         problem
     }
 
+    /// Before anything was begun.
+    pub(crate) fn deadline_passed() -> Refused {
+        let detail = "the caller's time was over before the intent was started; nothing was done";
+        Self::new(StatusCode::REQUEST_TIMEOUT, codes::DEADLINE_PASSED, "", detail)
+    }
+
     pub(crate) fn invalid(invalid: Invalid) -> Refused {
         Self::new(status_of(invalid.code), invalid.code, invalid.field, invalid.message)
     }

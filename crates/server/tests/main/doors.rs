@@ -182,3 +182,29 @@ async fn unknown_routes_are_404_and_wrong_methods_405_with_allow() {
     let got = client.ask(Method::OPTIONS, "/v1/tenants/7/intents").empty().await;
     assert_eq!(got.header("allow"), "POST");
 }
+
+/// The time runs in the test: nobody waits for it.
+#[tokio::test(start_paused = true)]
+async fn a_database_that_does_not_say_whose_key_it_is_keeps_nobody_beyond_their_time() {
+    let client = Client::new();
+    let ask = |timeout: Option<&str>| {
+        let ask = client.post("/v1/tenants/7/intents");
+        let ask = ask.instead("authorization", "Bearer database-silent");
+        match timeout {
+            Some(timeout) => ask.instead("counterfoil-timeout", timeout),
+            None => ask,
+        }
+    };
+    let begun = tokio::time::Instant::now();
+    let got = ask(Some("2000")).send("{}").await;
+    assert_eq!((got.status.as_u16(), got.code().as_str()), (408, "deadline_passed"));
+    assert!(
+        begun.elapsed() < std::time::Duration::from_secs(3),
+        "{:?}",
+        begun.elapsed()
+    );
+    for timeout in [None, Some("600000"), Some("nonsense")] {
+        let got = ask(timeout).send("{}").await;
+        assert_eq!((got.status.as_u16(), got.code().as_str()), (503, "unavailable"));
+    }
+}

@@ -114,6 +114,7 @@ impl Engine for Fake {
             TENANT_KEY => Ok(Some(Caller::Tenant(TENANT))),
             OPERATOR_KEY => Ok(Some(Caller::Operator)),
             "database-away" => Err(Unavailable(Arc::new(Error::Lost))),
+            "database-silent" => std::future::pending().await,
             _ => Ok(None),
         }
     }
