@@ -162,6 +162,20 @@ async fn a_postgres_that_cannot_be_started_again_ends_the_server_with_one_senten
 }
 
 #[tokio::test]
+async fn the_postgres_that_is_brought_along_has_connections_for_as_many_lanes_as_there_are() {
+    let home = Home::new();
+    home.write("counterfoil.toml", "[lanes]\ncount = 60\n");
+    let (up, mut client) = up(&home, Server::Pg15).await;
+    open_books(&mut client, &["till"]).await;
+    let conf = std::fs::read_to_string(home.dir.join("pg/pgdata/counterfoil.conf")).unwrap();
+    let set = conf.lines().rfind(|line| line.starts_with("max_connections")).unwrap();
+    // 3 × 60 + 8 + 3 for lanes, 15 for the other roles, 3 for /readyz; twice, and 20.
+    assert!(set.contains("438"), "{set}");
+    assert!(!up.log().contains("max_connections"), "{}", up.log());
+    up.stop().await;
+}
+
+#[tokio::test]
 async fn case_13_two_servers_on_one_data_directory() {
     let home = Home::new();
     let (first, mut client) = up(&home, Server::Pg18).await;

@@ -4,7 +4,7 @@ use std::fs;
 
 use counterfoil_test::Server;
 
-use crate::harness::{Home, House};
+use crate::harness::{Home, House, Up};
 use crate::running::root;
 
 /// The rows `| key | unit | default | range | …` of the tables of `counterfoil.toml` on the page.
@@ -69,4 +69,23 @@ async fn lanes_on_the_command_line_have_the_same_range() {
             .await;
         ended.could_not_run(&["--lanes", lanes, "from 1 to 256"]);
     }
+}
+
+#[tokio::test]
+async fn a_postgres_with_fewer_connections_than_a_server_takes_is_warned_of() {
+    let house = House::new(Server::Pg15).await;
+    let few = house.up().await;
+    assert!(!few.log().contains("max_connections"), "{}", few.log());
+    few.stop().await;
+    let home = house.another_home();
+    home.write("counterfoil.toml", "[lanes]\ncount = 100\n");
+    let many = Up::start(&home, &[]).await;
+    // 3 × 100 + 8 + 3 for lanes, 15 for the other roles, 3 for /readyz; of 200 three are reserved.
+    assert!(
+        many.log()
+            .contains("takes up to 329 connections, and PostgreSQL has 197 for everybody: raise its max_connections"),
+        "{}",
+        many.log()
+    );
+    many.stop().await;
 }

@@ -66,6 +66,7 @@ pub mod statements {
         CLOCK_TODAY = "clock_today" ();
         DURABILITY = "durability" ();
         SERVER_VERSION = "server_version" ();
+        CONNECTIONS_ROOM = "connections_room" ();
     }
 }
 

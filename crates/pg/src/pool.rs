@@ -106,6 +106,17 @@ impl Database {
         Ok(row.try_get::<_, i32>(0)?.unsigned_abs())
     }
 
+    /// How many connections the server has for roles like ours, whoever else takes of them.
+    ///
+    /// # Errors
+    /// If the database cannot be asked.
+    pub async fn connections_room(&self) -> Result<usize, Error> {
+        let tx = self.pool(Role::Ops).begin(&Scope::Installation).await?;
+        let row = tx.query_one(statements::CONNECTIONS_ROOM, &[]).await?;
+        tx.rollback().await;
+        Ok(usize::try_from(row.try_get::<_, i32>(0)?).unwrap_or(0))
+    }
+
     /// Closes every pool: who waits for a connection gets an error, open transactions end first.
     pub fn close(&self) {
         for pool in &self.0.pools {

@@ -40,9 +40,22 @@ pub(crate) fn pg_settings(settings: &Settings, address: &Address, roles: &Roles)
     pg.passwords.clone_from(&roles.passwords);
     pg.pooler = settings.pooler;
     pg.tls = settings.tls.clone();
-    pg.pool_size
-        .insert(Role::Lane, 3 * settings.lanes.lanes + settings.lanes.detours + 1);
+    pg.pool_size.insert(Role::Lane, lane_connections(settings));
     pg
+}
+
+/// Of each lane three, since its batches overlap; of each detour one; one more that a batch may take
+/// before the last has given its own back; and those of the event lane.
+fn lane_connections(settings: &Settings) -> usize {
+    let events = counterfoil_events::Options::default().workers;
+    3 * settings.lanes.lanes + settings.lanes.detours + 1 + events
+}
+
+/// What a server needs at the most: its pools, and the three of `/readyz`.
+pub(crate) fn connections(settings: &Settings) -> usize {
+    let others = Role::ALL.iter().filter(|role| **role != Role::Lane);
+    let others: usize = others.map(|role| role.default_pool_size()).sum();
+    lane_connections(settings) + others + 3
 }
 
 /// The tenant of this number, or a sentence that there is none: an empty answer would look like one.

@@ -5,18 +5,21 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use counterfoil_intent::{Generations, Lanes};
-use counterfoil_pg::Database;
+use counterfoil_pg::{Database, Pooler};
 use counterfoil_pg_embedded::{Binaries, Cluster, Options, Running};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 
 use crate::Failure;
-use crate::command::{MIGRATIONS, init, kinds, pg_settings, prepared};
+use crate::command::{MIGRATIONS, connections, init, kinds, pg_settings, prepared};
 use crate::home::{Address, Home, Roles};
 use crate::keeper::Keeper;
 use crate::settings::Settings;
 use crate::steps::{self, Events};
+
+/// What the PostgreSQL that is brought along has by itself.
+const MAX_CONNECTIONS: usize = 100;
 
 /// How long background loops may take to end their pass.
 const STEPS_END: Duration = Duration::from_secs(5);
@@ -57,10 +60,16 @@ async fn listen(address: &str) -> Result<TcpListener, Failure> {
 async fn start_postgres(settings: &Settings) -> Result<Running, Failure> {
     let dir = settings.home.cluster();
     let pg_bin = settings.pg_bin.clone();
-    let options = Options {
+    let mut options = Options {
         port: settings.pg_port,
         ..Options::default()
     };
+    // Beside this server an import or a second server, and people.
+    let wanted = 2 * connections(settings) + 20;
+    if wanted > MAX_CONNECTIONS {
+        let value = wanted.to_string();
+        options.settings.push(("max_connections".to_owned(), value));
+    }
     let start = move || {
         let progress: &dyn Fn(&str) = &say;
         let binaries = Binaries::for_cluster(pg_bin.as_deref(), &dir, progress)?;
@@ -80,6 +89,7 @@ async fn serve(
     let probe = database.apart()?;
     counterfoil_migrate::require(&database, MIGRATIONS).await?;
     warn_of_durability(&database).await?;
+    warn_of_connections(settings, &database).await?;
     let generations = Generations::load(&database).await?;
     rotate(generations, &database).await;
     let lanes = Lanes::start(database.clone(), kinds(), generations, settings.lanes.clone());
@@ -119,6 +129,18 @@ pub(crate) async fn rotate(generations: Generations, database: &Database) {
 async fn warn_of_durability(database: &Database) -> Result<(), Failure> {
     if let Some(shortfall) = database.durability().await?.shortfall() {
         tracing::warn!("PostgreSQL does not make commits durable: {shortfall}; /readyz says so");
+    }
+    Ok(())
+}
+
+/// Behind a pooler it is the pooler's numbers that count.
+async fn warn_of_connections(settings: &Settings, database: &Database) -> Result<(), Failure> {
+    let (wanted, room) = (connections(settings), database.connections_room().await?);
+    if wanted > room && settings.pooler == Pooler::None {
+        tracing::warn!(
+            "this server takes up to {wanted} connections, and PostgreSQL has {room} for everybody: \
+             raise its max_connections, or lower `count` and `detours` in [lanes]"
+        );
     }
     Ok(())
 }
