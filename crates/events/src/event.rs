@@ -236,22 +236,17 @@ fn text<'a>(text: &'a str, code: &'static str, field: &str) -> Result<&'a str, I
 
 /// Cut to the microsecond before anything uses it: bucket, identity and row must not tell different times.
 fn time(text: &str) -> Result<Timestamp, Invalid> {
-    counterfoil_intent::time(text).ok_or_else(|| {
-        Invalid::new(
-            codes::EVENT_TIME_INVALID,
-            "at",
-            "a time is written as in RFC 3339, with Z or an offset, from the year 1 to 9999, like 2026-01-31T12:00:00Z",
-        )
-    })
+    counterfoil_intent::time(text)
+        .ok_or_else(|| Invalid::new(codes::EVENT_TIME_INVALID, "at", counterfoil_intent::A_TIME))
 }
 
 /// Kept as it was sent.
 fn properties(raw: Option<&RawValue>) -> Result<Option<Box<str>>, Invalid> {
     let Some(raw) = raw else { return Ok(None) };
     let invalid = |message: String| Invalid::new(codes::PROPERTIES_INVALID, "properties", message);
-    // Also a lone surrogate, or an object nested too deeply.
-    let value: Value =
-        serde_json::from_str(raw.get()).map_err(|error| invalid(format!("the properties cannot be read: {error}")))?;
+    // Also a lone surrogate, an object nested too deeply, or a member twice.
+    let value = counterfoil_intent::json(raw.get())
+        .map_err(|error| invalid(format!("the properties cannot be read: {error}")))?;
     let Value::Object(members) = &value else {
         return Err(invalid("the properties are not a JSON object".to_owned()));
     };
@@ -361,6 +356,7 @@ mod tests {
             (with(r#","properties":[]"#), codes::PROPERTIES_INVALID),
             (with(r#","properties":{"a":"\u0000"}"#), codes::PROPERTIES_INVALID),
             (with(r#","properties":{"a":"\ud800"}"#), codes::PROPERTIES_INVALID),
+            (with(r#","properties":{"a":1,"a":2}"#), codes::PROPERTIES_INVALID),
             (with(r#","properties":{"a":"\\u0000"}"#), "fine"),
         ];
         for (json, expected) in cases {

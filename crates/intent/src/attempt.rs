@@ -538,9 +538,7 @@ fn apply_all(intent: &Intent, ready: &mut Ready, context: &mut Context) -> (bool
                 results.push_str(&reply.into_json());
             }
             Outcome::Refused(mut refusal) => {
-                if intent.all {
-                    refusal.field = format!("all[{n}].body.{}", refusal.field);
-                }
+                refusal.field = intent.path(n, &refusal.field);
                 let refusal = serde_json::json!({
                     "code": refusal.code,
                     "field": refusal.field,
@@ -552,7 +550,7 @@ fn apply_all(intent: &Intent, ready: &mut Ready, context: &mut Context) -> (bool
     }
     (
         true,
-        if intent.all {
+        if intent.is_all() {
             format!("{{\"all\":[{results}]}}")
         } else {
             results

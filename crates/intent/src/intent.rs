@@ -41,8 +41,7 @@ pub struct Intent {
     pub tenant: TenantId,
     pub key: Key,
     pub(crate) effects: Vec<Effect>,
-    /// Written as `{"all": […]}`: its result is one too, even for a single effect.
-    pub(crate) all: bool,
+    shape: Shape,
     pub(crate) hashes: Hashes,
     pub(crate) deadline: Option<Instant>,
     /// What share of a batch and of its tenant's turn it takes: one for each effect, and one for
@@ -286,7 +285,7 @@ impl Intent {
             key,
             weight: effects.len() + bytes / 1024,
             effects,
-            all,
+            shape,
             hashes: fields.finish(),
             deadline: None,
         }
@@ -299,7 +298,30 @@ impl Intent {
         self
     }
 
+    /// Written as `{"all": […]}`: its result is one too, even for a single effect.
+    pub(crate) fn is_all(&self) -> bool {
+        self.shape == Shape::All
+    }
+
+    /// What a field of the body of an effect is called towards the caller: as the request wrote it.
+    pub(crate) fn path(&self, effect: usize, field: &str) -> String {
+        let body = match self.shape {
+            Shape::SideBySide => return field.to_owned(),
+            Shape::Body => "body".to_owned(),
+            Shape::All => format!("all[{effect}].body"),
+        };
+        match field {
+            "" => body,
+            field if field.starts_with('[') => format!("{body}{field}"),
+            field => format!("{body}.{field}"),
+        }
+    }
+
     pub(crate) fn kind_name(&self) -> &'static str {
-        if self.all { "all" } else { self.effects[0].kind.name() }
+        if self.is_all() {
+            "all"
+        } else {
+            self.effects[0].kind.name()
+        }
     }
 }

@@ -232,10 +232,21 @@ impl Kinds {
                 if let Some(at) = message.rfind(" at line ") {
                     message.truncate(at);
                 }
-                Err(Invalid::new("body_invalid", field, message))
+                Err(Invalid::new("body_invalid", field, plain(message)))
             }
         }
     }
+}
+
+/// Names of our types say nothing to callers: what a struct is read from is an object.
+fn plain(message: String) -> String {
+    let Some((before, rest)) = message.split_once("expected struct ") else {
+        return message;
+    };
+    let name = rest.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(rest.len());
+    // A struct can also be read from an array, which we do not advertise.
+    let rest = rest[name..].trim_start_matches(|c: char| c != ',');
+    format!("{before}expected an object{rest}")
 }
 
 /// For property tests of kinds without a database: loads rows by hand, then applies.

@@ -18,6 +18,7 @@ mod generation;
 mod hash;
 mod intent;
 mod journal;
+mod json;
 mod key;
 mod kind;
 mod lane;
@@ -38,6 +39,7 @@ pub use error::Invalid;
 pub use generation::{Generations, Rotation};
 pub use hash::Fields;
 pub use intent::{Intent, Limits, one_key};
+pub use json::json;
 pub use key::Key;
 pub use kind::{Context, Kind, Kinds, Needs, Plan};
 pub use lane::{Lanes, Options};
@@ -47,7 +49,7 @@ pub use reply::{Outcome, Refusal, Reply};
 pub use store::ALL as STATEMENTS;
 pub use stub::Stub;
 pub use table::{AppendTable, Changes, Keys, Loaded, LockClass, Mode, Table, Wait};
-pub use time::time;
+pub use time::{A_TIME, time};
 
 /// Migrations of this crate, in order.
 pub const MIGRATIONS: &[(&str, &str)] = &[("intent/0001_stub", include_str!("../migrations/0001_stub.sql"))];

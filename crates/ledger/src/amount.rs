@@ -250,12 +250,12 @@ pub(crate) fn minor(
         Misfit::TooFine => Refusal::new(
             codes::AMOUNT_TOO_FINE,
             field(),
-            format!("{amount} has more decimals than {asset}, which has {scale}"),
+            format!("the amount has more decimals than {asset}, which has {scale}"),
         ),
         Misfit::TooLarge => Refusal::new(
             codes::AMOUNT_TOO_LARGE,
             field(),
-            format!("{amount} has more than 38 digits in the smallest unit of {asset}, which has {scale} decimals"),
+            format!("the amount has more than 38 digits in the smallest unit of {asset}, which has {scale} decimals"),
         ),
     })
 }

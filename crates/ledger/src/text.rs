@@ -48,8 +48,8 @@ pub(crate) fn metadata(raw: Option<&RawValue>, field: &str) -> Result<Option<Box
             format!("the metadata has {} bytes; {MAX_METADATA} is the most", raw.get().len()),
         ));
     }
-    let mut value: Value = serde_json::from_str(raw.get()).map_err(|error| {
-        // A lone surrogate, a number beyond any float, an object nested too deeply.
+    let mut value = counterfoil_intent::json(raw.get()).map_err(|error| {
+        // A lone surrogate, a number beyond any float, an object nested too deeply, a member twice.
         invalid(format!("the metadata cannot be read: {error}"))
     })?;
     let Value::Object(members) = &value else {
@@ -203,6 +203,13 @@ mod tests {
         assert!(read(r#"{"a":"\\u0000"}"#).is_ok());
         assert_eq!(read(r#"{"a":"\ud800"}"#).unwrap_err().code, codes::METADATA_INVALID);
         assert_eq!(text(Some("a\0"), "note").unwrap_err().code, codes::TEXT_NUL);
+    }
+
+    #[test]
+    fn a_member_that_is_there_twice_is_refused() {
+        let invalid = read(r#"{"a":{"b":1,"b":2}}"#).unwrap_err();
+        assert_eq!(invalid.code, codes::METADATA_INVALID);
+        assert!(invalid.message.contains("`b` is there twice"), "{}", invalid.message);
     }
 
     #[test]

@@ -116,11 +116,17 @@ fn legs(json: &Json<'_>) -> Result<(Form, Vec<BodyLeg>), Invalid> {
             }
             Ok((Form::Legs, out))
         }
-        _ => Err(Invalid::new(
-            codes::TRANSFER_SHAPE,
-            "",
-            "a transfer is either `from`, `to` and `amount`, or `legs` of an account and an amount each",
-        )),
+        _ => {
+            let members = [("from", &json.from), ("to", &json.to), ("amount", &json.amount)];
+            // Of the short form the one that is missing; of both forms at once nobody can say.
+            let missing = members.iter().find(|(_, member)| member.is_none());
+            let short = json.legs.is_none() && members.iter().any(|(_, member)| member.is_some());
+            Err(Invalid::new(
+                codes::TRANSFER_SHAPE,
+                missing.filter(|_| short).map_or("", |(name, _)| *name),
+                "a transfer is either `from`, `to` and `amount`, or `legs` of an account and an amount each",
+            ))
+        }
     }
 }
 

@@ -92,6 +92,10 @@ impl<E: Engine> App<E> {
     where
         B: Body<Data = Bytes> + Send + Unpin + 'static,
     {
+        if let Err(problem) = head::host(parts) {
+            body::leave(body, &self.limits, expects(parts));
+            return Err(problem);
+        }
         // Whoever may not pass learns nothing else, and nothing of their body is read.
         let query = match self.admit_in_time(found, &parts.headers, came).await {
             Ok(()) => Query::read(parts.uri.query(), found.spec.query),

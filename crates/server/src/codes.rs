@@ -13,6 +13,7 @@ codes! {
     // Before the body is read.
     ROUTE_UNKNOWN = "route_unknown";
     METHOD_NOT_ALLOWED = "method_not_allowed";
+    HOST_INVALID = "host_invalid";
     UNAUTHORIZED = "unauthorized";
     OPERATORS_ONLY = "operators_only";
     NOT_FOUND = "not_found";

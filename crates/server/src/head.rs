@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HeaderName};
-use http::{HeaderMap, StatusCode};
+use http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderName};
+use http::request::Parts;
+use http::{HeaderMap, StatusCode, Version};
 
 use crate::codes;
 use crate::limits::MAX_TIMEOUT_MS;
@@ -49,6 +50,20 @@ impl<'a> Head<'a> {
             .transpose()?
             .map(|timeout| now + timeout);
         Ok(Self { format, key, deadline })
+    }
+}
+
+/// RFC 9112, section 3.2: a request of HTTP/1.1 says once which host it is for, or is answered 400.
+pub(crate) fn host(parts: &Parts) -> Result<(), Refused> {
+    let mut hosts = parts.headers.get_all(HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (Some(_), None) => Ok(()),
+        (None, _) if parts.version < Version::HTTP_11 => Ok(()),
+        _ => Err(Problem::bad_request(
+            codes::HOST_INVALID,
+            "Host",
+            "a request of HTTP/1.1 has the header Host once",
+        )),
     }
 }
 

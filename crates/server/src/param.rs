@@ -16,9 +16,6 @@ use crate::problem::{Problem, Refused};
 /// Everything but the characters that RFC 3986 never gives a meaning.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// The first moment of the year 1: RFC 3339 says none before it, and PostgreSQL's times end not far off.
-const FIRST: Timestamp = Timestamp::constant(-62_135_596_800, 0);
-
 /// A segment of a path as we write it into links.
 pub(crate) fn encode(segment: &str) -> String {
     utf8_percent_encode(segment, SEGMENT).to_string()
@@ -83,16 +80,12 @@ impl<'a> Query<'a> {
 
     pub(crate) fn time(&self, name: &'static str) -> Result<Option<Timestamp>, Refused> {
         let Some(text) = self.get(name) else { return Ok(None) };
-        let cut = text
-            .parse::<Timestamp>()
-            .ok()
-            .and_then(|time| Timestamp::from_microsecond(time.as_microsecond()).ok());
-        match cut.filter(|time| *time >= FIRST) {
+        match counterfoil_intent::time(text) {
             Some(time) => Ok(Some(time)),
             None => Err(Problem::bad_request(
                 codes::QUERY_TIME,
                 name,
-                "a time is written as in RFC 3339 with its offset, from the year 1 on: 2026-03-01T12:00:00Z",
+                counterfoil_intent::A_TIME,
             )),
         }
     }

@@ -208,3 +208,14 @@ async fn a_database_that_does_not_say_whose_key_it_is_keeps_nobody_beyond_their_
         assert_eq!((got.status.as_u16(), got.code().as_str()), (503, "unavailable"));
     }
 }
+
+#[tokio::test]
+async fn a_request_of_http_1_1_says_once_which_host_it_is_for() {
+    let client = Client::new();
+    let none = client.get("/healthz").without("host").empty().await;
+    let twice = client.get("/healthz").header("host", "other").empty().await;
+    for got in [none, twice] {
+        assert_eq!((got.status.as_u16(), got.code().as_str()), (400, "host_invalid"));
+    }
+    assert_eq!(client.get("/healthz").empty().await.status, 200);
+}

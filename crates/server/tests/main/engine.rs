@@ -384,7 +384,8 @@ impl Client {
     /// A request with the tenant's key and no body.
     pub fn ask(&self, method: Method, path: &str) -> Ask<'_> {
         let request = Request::builder().method(method).uri(path);
-        Ask { client: self, request }.header("authorization", &format!("Bearer {TENANT_KEY}"))
+        let ask = Ask { client: self, request }.header("host", "localhost");
+        ask.header("authorization", &format!("Bearer {TENANT_KEY}"))
     }
 
     pub fn get(&self, path: &str) -> Ask<'_> {
