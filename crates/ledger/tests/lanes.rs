@@ -1,6 +1,8 @@
 //! The kinds through real lanes, on the oldest and the newest PostgreSQL.
 
+use counterfoil_intent::Limits;
 use counterfoil_test::Server;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::database::{Ledger, came, fresh};
@@ -302,5 +304,41 @@ async fn a_batch_that_finds_its_rows_held_leaves_no_blanks() {
             came.ok();
         }
         ledger.assert_whole().await;
+    }
+}
+
+/// A refusal that needed the database names the field as a fault would have that did not.
+#[tokio::test]
+async fn a_refusal_names_its_field_as_the_request_wrote_it() {
+    let ledger = Ledger::new(Server::Pg15).await;
+    ledger.usd(&[("till", Some("0"))]).await;
+    let body = json!({"from": "till", "to": "nobody", "amount": "1"});
+    let raw = |value: Value| RawValue::from_string(value.to_string()).unwrap();
+    let whole = |value: Value| {
+        let intent = ledger.kinds.intent(Limits::default(), ledger.tenant, None, &raw(value));
+        intent.unwrap_or_else(|invalid| panic!("{invalid:?}"))
+    };
+    let open = json!({"kind": "ledger.open", "body": {"account": "other", "asset": "USD"}});
+    let transfer = json!({"kind": "ledger.transfer", "body": body});
+    let mut beside = body.clone();
+    beside["key"] = "beside".into();
+    let beside = ledger
+        .kinds
+        .intent_of(Limits::default(), ledger.tenant, None, "ledger.transfer", &raw(beside))
+        .unwrap();
+    let cases = [
+        (
+            whole(json!({"key": "body", "kind": "ledger.transfer", "body": body})),
+            "body.to",
+        ),
+        (whole(json!({"key": "all", "all": [open, transfer]})), "all[1].body.to"),
+        (beside, "to"),
+    ];
+    for (intent, field) in cases {
+        let came = ledger.submit(vec![intent]).await.remove(0);
+        assert_eq!(
+            (came.code(), came.result["field"].as_str()),
+            ("account_unknown", Some(field))
+        );
     }
 }

@@ -185,10 +185,7 @@ impl<E: Engine> App<E> {
             Action::Ready => Ok(self.readiness().await),
             Action::Metrics => Ok(self.metrics_page()),
             Action::OpenApi => Ok(json(crate::pages::OPENAPI.as_bytes())),
-            Action::Codes => Ok(text(
-                "text/markdown; charset=utf-8",
-                Bytes::from_static(crate::pages::CODES.as_bytes()),
-            )),
+            Action::Codes => Ok(text("text/html; charset=utf-8", crate::codes_page::codes_page())),
             Action::Status => Ok(self.status_page().await),
             Action::Tenants => self.tenants(query).await,
             _ => self.read(found, query).await,
@@ -256,12 +253,12 @@ fn unauthorized(presented: bool, page: bool) -> Refused {
             "Bearer realm=\"counterfoil\", error=\"invalid_token\"",
         ),
         (false, true) => (
-            "give a key of yours as the password",
-            "Basic realm=\"counterfoil: any name, a key as the password\"",
+            "give a key of yours: in a browser as the password, else with Authorization: Bearer",
+            "Basic realm=\"counterfoil: any name, a key as the password\", Bearer realm=\"counterfoil\"",
         ),
         (true, true) => (
             "the key is not known, or was revoked",
-            "Basic realm=\"counterfoil: any name, a key as the password\"",
+            "Basic realm=\"counterfoil: any name, a key as the password\", Bearer realm=\"counterfoil\", error=\"invalid_token\"",
         ),
     };
     let mut problem = Problem::new(StatusCode::UNAUTHORIZED, codes::UNAUTHORIZED, "Authorization", detail);

@@ -19,6 +19,7 @@ mod answer;
 mod app;
 mod body;
 pub mod codes;
+mod codes_page;
 mod engine;
 mod events;
 mod head;

@@ -83,17 +83,24 @@ fn page(rows: &[(&str, String)], gauges: &str) -> String {
             escape(value)
         ));
     }
+    let body = format!(
+        "<h1>Counterfoil <small>{version}</small></h1>\n<table>\n{table}</table>\n\
+         <h2>Lanes</h2>\n<pre>{gauges}</pre>\n\
+         <p><a href=\"/metrics\">metrics</a> · <a href=\"/openapi.json\">OpenAPI</a> · \
+         <a href=\"/codes\">codes</a> · <a href=\"/readyz\">readyz</a></p>\n",
+        version = env!("CARGO_PKG_VERSION"),
+        gauges = escape(gauges),
+    );
+    document("Counterfoil", &body)
+}
+
+/// A page for people around a body of HTML.
+pub(crate) fn document(title: &str, body: &str) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>Counterfoil</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n\
-         <h1>Counterfoil <small>{version}</small></h1>\n<table>\n{table}</table>\n\
-         <h2>Lanes</h2>\n<pre>{gauges}</pre>\n\
-         <p><a href=\"/metrics\">metrics</a> · <a href=\"/openapi.json\">OpenAPI</a> · \
-         <a href=\"/codes\">codes</a> · <a href=\"/readyz\">readyz</a></p>\n\
-         </main>\n</body>\n</html>\n",
-        version = env!("CARGO_PKG_VERSION"),
-        gauges = escape(gauges),
+         <title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n\
+         {body}</main>\n</body>\n</html>\n"
     )
 }
 

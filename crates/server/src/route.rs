@@ -40,16 +40,16 @@ impl Action {
     #[must_use]
     pub fn door(self) -> Door {
         match self {
-            Self::Health | Self::Ready => Door::Public,
+            Self::Health | Self::Ready | Self::Codes => Door::Public,
             Self::Tenants | Self::TenantCreate | Self::Metrics | Self::Status => Door::Operator,
-            Self::OpenApi | Self::Codes => Door::AnyKey,
+            Self::OpenApi => Door::AnyKey,
             _ => Door::Tenant,
         }
     }
 
     /// Whether a person may look at it in a browser.
     pub(crate) fn is_page(self) -> bool {
-        matches!(self, Self::Status | Self::Codes | Self::OpenApi | Self::Metrics)
+        matches!(self, Self::Status | Self::OpenApi | Self::Metrics)
     }
 }
 

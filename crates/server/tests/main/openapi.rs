@@ -228,11 +228,8 @@ async fn answers_fit_the_schemas_of_their_status() {
 
 #[tokio::test]
 async fn every_code_of_http_is_on_the_page_in_the_order_checked() {
-    let client = Client::new();
-    let page = client.get("/codes").empty().await;
-    assert_eq!(page.header("content-type"), "text/markdown; charset=utf-8");
+    let page = include_str!("../../../../docs/reference/http.md");
     let part = page
-        .text
         .split("\n## ")
         .find(|part| part.starts_with("Codes\n"))
         .expect("the codes of HTTP");
@@ -246,5 +243,23 @@ async fn every_code_of_http_is_on_the_page_in_the_order_checked() {
     for (code, text) in entries {
         let (status, _) = text.split_once(" · ").unwrap_or_else(|| panic!("{code} has no status"));
         assert!((400..600).contains(&status.parse::<u16>().unwrap()), "{code}");
+    }
+}
+
+#[tokio::test]
+async fn whoever_gets_a_problem_can_read_what_its_code_means() {
+    let page = Client::new().get("/codes").without("authorization").empty().await;
+    assert_eq!(
+        (page.status.as_u16(), page.header("content-type")),
+        (200, "text/html; charset=utf-8")
+    );
+    let all = counterfoil_server::codes::ALL
+        .iter()
+        .chain(counterfoil_ledger::codes::ALL)
+        .chain(counterfoil_events::CODES)
+        .chain(&["body_invalid", "key_missing", "all_empty"]);
+    for code in all {
+        let anchor = format!("<h3 id=\"{code}\">");
+        assert_eq!(page.text.matches(&anchor).count(), 1, "{code}");
     }
 }
