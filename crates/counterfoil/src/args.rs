@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Args as Arguments, Parser, Subcommand, ValueEnum};
 
 /// The write path for PostgreSQL: each intent lands exactly once, inside its tenant's walls, in one
 /// short transaction, and leaves a stub.
@@ -140,22 +140,56 @@ pub(crate) struct InitArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum TenantCommand {
     /// Create a tenant and print its number
-    Create {
-        /// What people call it
-        name: String,
-        /// Its time zone, by the name of the IANA database
-        #[arg(long, default_value = "UTC", value_name = "ZONE")]
-        zone: String,
-        /// How to print it
-        #[arg(long, default_value = "text", value_name = "FORMAT")]
-        format: Format,
-    },
+    Create(TenantCreateArgs),
     /// List the tenants
     List {
         /// How to print it
         #[arg(long, default_value = "text", value_name = "FORMAT")]
         format: Format,
     },
+}
+
+#[derive(Debug, Arguments)]
+pub(crate) struct TenantCreateArgs {
+    /// What people call it
+    pub(crate) name: String,
+    /// Its time zone, by the name of the IANA database
+    #[arg(long, default_value = "UTC", value_name = "ZONE")]
+    pub(crate) zone: String,
+    /// The order of lists that people read: a collation of the database, such as zh-TW-x-icu
+    #[arg(long, default_value = "C", value_name = "NAME")]
+    pub(crate) collation: String,
+    /// How amounts are rounded where they have to be
+    #[arg(long, default_value = "half_up", value_name = "RULE")]
+    pub(crate) rounding: RoundingArg,
+    /// A key of yours: the same command again under it prints the tenant that is there
+    #[arg(long, value_name = "KEY")]
+    pub(crate) key: Option<String>,
+    /// How to print it
+    #[arg(long, default_value = "text", value_name = "FORMAT")]
+    pub(crate) format: Format,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(crate) enum RoundingArg {
+    HalfUp,
+    HalfEven,
+    HalfDown,
+    Up,
+    Down,
+}
+
+impl From<RoundingArg> for counterfoil_tenant::Rounding {
+    fn from(arg: RoundingArg) -> Self {
+        match arg {
+            RoundingArg::HalfUp => Self::HalfUp,
+            RoundingArg::HalfEven => Self::HalfEven,
+            RoundingArg::HalfDown => Self::HalfDown,
+            RoundingArg::Up => Self::Up,
+            RoundingArg::Down => Self::Down,
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]

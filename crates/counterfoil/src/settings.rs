@@ -33,7 +33,7 @@ pub(crate) enum Error {
 
 /// counterfoil.toml. Unknown keys are errors.
 #[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table")]
 struct File {
     database_url: Option<String>,
     pooler: Option<PoolerArg>,
@@ -50,7 +50,7 @@ struct File {
 
 /// Numbers as they are written: [`Range`] says which are taken.
 #[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table")]
 struct LanesFile {
     count: Option<i64>,
     batch: Option<i64>,
@@ -63,7 +63,7 @@ struct LanesFile {
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table")]
 struct LimitsFile {
     request_bytes: Option<i64>,
     body_bytes: Option<i64>,

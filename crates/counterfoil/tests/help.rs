@@ -161,6 +161,7 @@ impl Session {
 fn commands_print_what_they_always_print() {
     let mut session = Session::start();
     let journal = session.folder.0.join("books.csv");
+    let again = session.folder.0.join("again.csv").display().to_string();
     fs::write(
         &journal,
         "key,date,description,account,asset,amount\n\
@@ -182,6 +183,20 @@ fn commands_print_what_they_always_print() {
             "json",
         ],
         &["tenant", "create", "shop", "--zone", "Europe/Nowhere"],
+        &[
+            "tenant",
+            "create",
+            "kiosk",
+            "--rounding",
+            "half_even",
+            "--key",
+            "k-1",
+            "--format",
+            "json",
+        ],
+        &["tenant", "create", "kiosk", "--rounding", "half_even", "--key", "k-1"],
+        &["tenant", "create", "kiosk", "--key", "k-1"],
+        &["tenant", "create", "kiosk", "--collation", "no-such"],
         &["tenant", "list"],
         &["key", "create", "--tenant", "2", "--label", "till"],
         &["key", "create", "--tenant", "77"],
@@ -191,6 +206,7 @@ fn commands_print_what_they_always_print() {
         &["key", "revoke", "77"],
         &["import", "journal", &journal],
         &["import", "journal", &journal, "--format", "json"],
+        &["import", "journal", &journal, "--format", "json", "--rejected", &again],
         &["import", "journal", "/nowhere.csv"],
         &["accounts"],
         &["accounts", "--format", "json"],

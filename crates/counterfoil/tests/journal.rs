@@ -183,6 +183,10 @@ async fn rows_that_cannot_be_imported_go_to_a_file_which_mended_imports() {
     assert_eq!(text.lines().count(), 1 + 7, "{text}");
     assert!(!text.contains("good-"), "{text}");
 
+    // What was rejected is not written over by whoever tries again.
+    let again = import(&house.home, &tenant, &file).await;
+    again.could_not_run(&["books.rejected.csv is there", "mend and import it", "--rejected"]);
+
     // Mended in place, the column with the reasons still there; one of them is given up.
     let mended: String = text
         .lines()
@@ -216,6 +220,7 @@ async fn rows_that_cannot_be_imported_go_to_a_file_which_mended_imports() {
     ];
     assert_eq!(shown, expected);
     // The first file again: what was good is known, what was mended is another transfer now.
+    std::fs::remove_file(&rejected).unwrap();
     let third = import(&house.home, &tenant, &file).await;
     assert_eq!((third.code, counts(&third)), (Some(1), [11, 0, 2, 4]), "{third:?}");
     assert_eq!(balances(&accounts(&house).await), all);
@@ -233,6 +238,12 @@ async fn a_journal_that_cannot_be_read_is_one_sentence() {
         .await
         .could_not_run(&["does not name the columns", "`amount` is missing"]);
     let file = house.home.write("empty.csv", "");
-    import(&file).await.could_not_run(&["does not name the columns"]);
+    import(&file)
+        .await
+        .could_not_run(&["the journal is empty", "key, date"]);
+    let file = house
+        .home
+        .write("semicolons.csv", "key;date;description;account;asset;amount\n");
+    import(&file).await.could_not_run(&["separated by ';'", "with commas"]);
     assert_eq!(house.stubs().await, 0);
 }

@@ -89,3 +89,23 @@ async fn a_postgres_with_fewer_connections_than_a_server_takes_is_warned_of() {
     );
     many.stop().await;
 }
+
+#[tokio::test]
+async fn a_file_of_settings_that_is_written_wrongly_is_told_in_its_own_words() {
+    let home = Home::new();
+    for (text, says) in [
+        ("lanes = 4\n", "expected a table"),
+        ("limits = [1]\n", "expected a table"),
+        ("[lanes]\ncont = 4\n", "unknown field `cont`"),
+        ("listen = 7070\n", "expected a string"),
+        ("listen\n", "counterfoil.toml"),
+    ] {
+        home.write("counterfoil.toml", text);
+        let ended = home.run(&["stub", "k"]).await;
+        ended.could_not_run(&["counterfoil.toml"]);
+        assert!(
+            ended.stderr.contains(says) && !ended.stderr.contains("struct "),
+            "{says}: {ended:?}"
+        );
+    }
+}

@@ -60,6 +60,8 @@ pub struct Counts {
 pub enum Error {
     #[error("the journal cannot be read")]
     Read(#[source] csv::Error),
+    #[error("the journal is empty: its first row has to name the columns {}", rows::COLUMNS.join(", "))]
+    Empty,
     #[error("the first row of the journal does not name the columns: {0}")]
     Header(String),
     #[error("the error file cannot be written")]
@@ -261,8 +263,7 @@ impl<F: FnMut() -> std::io::Result<W>, W: Write> Errors<F, W> {
     fn write(&mut self, group: &Group, trouble: &Trouble) -> Result<(), Error> {
         if self.file.is_none() {
             let file = (self.open)().map_err(|error| Error::Write(error.into()))?;
-            // Rows may have too few or too many columns, and are given back as they are.
-            let mut file = csv::WriterBuilder::new().flexible(true).from_writer(file);
+            let mut file = csv::Writer::from_writer(file);
             file.write_record(rows::COLUMNS.iter().chain(&[rows::ERROR]))
                 .map_err(Error::Write)?;
             self.file = Some(file);

@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use counterfoil_ledger::check::{RULES, check_rule};
+use counterfoil_ledger::check::{RULES, Violation, check_rule};
 use counterfoil_pg::{Role, Scope};
 use tokio::time::Instant;
 
@@ -42,19 +42,9 @@ pub(crate) async fn run(settings: Settings, args: CheckArgs) -> Result<ExitCode,
         })?);
     }
     tx.rollback().await;
-    for violation in &violations {
-        match args.format {
-            Format::Text => println!("{violation}"),
-            Format::Json => println!(
-                "{}",
-                serde_json::json!({
-                    "rule": violation.rule,
-                    "tenant": violation.tenant,
-                    "subject": violation.subject,
-                    "detail": violation.detail,
-                })
-            ),
-        }
+    match args.format {
+        Format::Text => violations.iter().for_each(|violation| println!("{violation}")),
+        Format::Json => println!("{}", object(&violations)),
     }
     if violations.is_empty() {
         eprintln!("nothing found: the ledger is as it should be");
@@ -65,6 +55,26 @@ pub(crate) async fn run(settings: Settings, args: CheckArgs) -> Result<ExitCode,
         violations.len()
     );
     Ok(ExitCode::FAILURE)
+}
+
+fn object(violations: &[Violation]) -> serde_json::Value {
+    let rules: Vec<_> = RULES.iter().map(|rule| rule.name).collect();
+    let violations: Vec<_> = violations
+        .iter()
+        .map(|violation| {
+            serde_json::json!({
+                "rule": violation.rule,
+                "tenant": violation.tenant,
+                "subject": violation.subject,
+                "detail": violation.detail,
+            })
+        })
+        .collect();
+    serde_json::json!({
+        "ok": violations.is_empty(),
+        "rules": rules,
+        "violations": violations,
+    })
 }
 
 async fn with_progress<T>(start: Instant, what: &str, work: impl Future<Output = T>) -> T {

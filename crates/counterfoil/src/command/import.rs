@@ -26,6 +26,14 @@ async fn journal(settings: Settings, args: JournalArgs) -> Result<ExitCode, Fail
     let file = File::open(&args.file).map_err(|error| format!("cannot read {}: {error}", args.file.display()))?;
     let bytes = file.metadata()?.len();
     let rejected = args.rejected.unwrap_or_else(|| beside(&args.file));
+    if rejected.exists() {
+        return Err(format!(
+            "{} is there, with what an earlier import rejected: mend and import it, or move it away, \
+             or name another file with --rejected",
+            rejected.display()
+        )
+        .into());
+    }
     let database = database(&settings).await?;
     let tenant = tenant(&database, args.tenant).await?;
     let generations = Generations::load(&database).await?;
@@ -37,7 +45,7 @@ async fn journal(settings: Settings, args: JournalArgs) -> Result<ExitCode, Fail
         tenant,
         Uuid::from_u128(rand::random()),
         BufReader::new(file),
-        || File::create(&rejected),
+        || File::create_new(&rejected),
         async |intents| lanes.submit(intents).await,
         |progress| {
             bar.set_position(progress.bytes);

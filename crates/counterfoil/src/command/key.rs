@@ -7,7 +7,7 @@ use counterfoil_tenant::{ApiKey, Caller, KeyInfo, Label};
 
 use crate::Failure;
 use crate::args::{Format, KeyCommand};
-use crate::command::database;
+use crate::command::{database, heading};
 use crate::settings::Settings;
 
 /// Rows read at a time.
@@ -37,6 +37,7 @@ pub(crate) async fn run(settings: Settings, command: KeyCommand) -> Result<ExitC
             }
         }
         KeyCommand::List { format } => {
+            heading(format, "key\tbegins\tholder\tstate\tlabel");
             for caller in callers(&database).await? {
                 let mut after = None;
                 loop {

@@ -14,6 +14,7 @@ use counterfoil_intent::Kinds;
 use counterfoil_pg::{Database, Pooler, Role, Scope, Settings as PgSettings, TenantId};
 
 use crate::Failure;
+use crate::args::Format;
 use crate::command::up::say;
 use crate::home::{Address, Roles};
 use crate::settings::Settings;
@@ -56,6 +57,13 @@ pub(crate) fn connections(settings: &Settings) -> usize {
     let others = Role::ALL.iter().filter(|role| **role != Role::Lane);
     let others: usize = others.map(|role| role.default_pool_size()).sum();
     lane_connections(settings) + others + 3
+}
+
+/// The names of the columns of a list, for people: stdout is data.
+pub(crate) fn heading(format: Format, columns: &str) {
+    if format == Format::Text {
+        say(columns);
+    }
 }
 
 /// The tenant of this number, or a sentence that there is none: an empty answer would look like one.

@@ -2,12 +2,14 @@
 
 use std::process::ExitCode;
 
-use counterfoil_pg::{Role, Scope, attempt};
-use counterfoil_tenant::{NewTenant, Tenant};
+use counterfoil_pg::{Pool, Role, Scope, attempt};
+use counterfoil_tenant::{Created, NewTenant, Tenant};
 
 use crate::Failure;
 use crate::args::{Format, TenantCommand};
 use crate::command::database;
+use crate::command::heading;
+use crate::command::up::say;
 use crate::settings::Settings;
 
 /// Rows read at a time.
@@ -18,20 +20,26 @@ pub(crate) async fn run(settings: Settings, command: TenantCommand) -> Result<Ex
     let pool = database.pool(Role::Ops);
     let scope = Scope::Installation;
     match command {
-        TenantCommand::Create { name, zone, format } => {
-            let new = NewTenant::new(&name)
-                .and_then(|new| new.zone(&zone))
-                .map_err(|invalid| invalid.to_string())?;
-            let tenant = pool
-                .run(&scope, |tx| {
-                    let (scope, new) = (&scope, &new);
-                    attempt(async move { counterfoil_tenant::create(scope, tx, new).await })
-                })
-                .await?
-                .map_err(|invalid| invalid.to_string())?;
-            print(&tenant, format);
+        TenantCommand::Create(args) => {
+            let new = NewTenant::new(&args.name)
+                .and_then(|new| new.zone(&args.zone))
+                .and_then(|new| new.collation(&args.collation))
+                .map_err(|invalid| invalid.to_string())?
+                .rounding(args.rounding.into());
+            let tenant = match args.key {
+                None => pool
+                    .run(&scope, |tx| {
+                        let (scope, new) = (&scope, &new);
+                        attempt(async move { counterfoil_tenant::create(scope, tx, new).await })
+                    })
+                    .await?
+                    .map_err(|invalid| invalid.to_string())?,
+                Some(key) => once(pool, &key, &new).await?,
+            };
+            print(&tenant, args.format);
         }
         TenantCommand::List { format } => {
+            heading(format, "tenant\tzone\tname");
             let mut after = None;
             loop {
                 let tx = pool.begin(&scope).await?;
@@ -48,6 +56,26 @@ pub(crate) async fn run(settings: Settings, command: TenantCommand) -> Result<Ex
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Under a key as the API has it: the same command again finds what the first has made.
+async fn once(pool: &Pool, key: &str, new: &NewTenant) -> Result<Tenant, Failure> {
+    let key = counterfoil_intent::one_key(Some(key), None).map_err(|invalid| invalid.to_string())?;
+    let (scope, key) = (Scope::Installation, key.to_string());
+    let created = pool.run(&scope, |tx| {
+        let (scope, key) = (&scope, key.as_str());
+        attempt(async move { counterfoil_tenant::create_once(scope, tx, key, new).await })
+    });
+    match created.await?.map_err(|invalid| invalid.to_string())? {
+        Created::First(tenant) => Ok(tenant),
+        Created::Again(tenant) => {
+            say("it was created before, under this key");
+            Ok(tenant)
+        }
+        Created::Other { field } => {
+            Err(format!("the key was used to create another tenant; its {field} differs, and nothing was done").into())
+        }
+    }
 }
 
 fn print(tenant: &Tenant, format: Format) {

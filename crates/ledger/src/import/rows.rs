@@ -49,11 +49,11 @@ pub(super) struct Rows<R> {
 #[derive(Debug)]
 struct Row {
     line: u64,
-    /// In the order of [`COLUMNS`], or as it stands in the file if it is not whole.
+    /// In the order of [`COLUMNS`]; what is not there is empty.
     fields: ByteRecord,
     key: Vec<u8>,
-    /// Has as many fields as the header.
-    whole: bool,
+    /// What is wrong with the number of fields.
+    ragged: Option<String>,
 }
 
 impl<R: Read> Rows<R> {
@@ -69,6 +69,18 @@ impl<R: Read> Rows<R> {
                     .to_owned()
             })
             .collect();
+        if names.is_empty() {
+            return Err(Error::Empty);
+        }
+        if let [one] = names.as_slice() {
+            if one.is_empty() {
+                return Err(Error::Empty);
+            }
+            if let Some(other) = [';', '\t', '|'].into_iter().find(|other| one.contains(*other)) {
+                let told = format!("they are separated by {other:?}; write them, and all rows, with commas");
+                return Err(Error::Header(told));
+            }
+        }
         let mut places = [0; 6];
         for (place, column) in places.iter_mut().zip(COLUMNS) {
             let mut found = names
@@ -78,7 +90,14 @@ impl<R: Read> Rows<R> {
                 .map(|(at, _)| at);
             *place = match (found.next(), found.next()) {
                 (Some(at), None) => at,
-                (None, _) => return Err(Error::Header(format!("`{column}` is missing"))),
+                (None, _) => {
+                    let told = format!(
+                        "`{column}` is missing; they are {}, and the row has {:.200}",
+                        COLUMNS.join(", "),
+                        names.join(", ")
+                    );
+                    return Err(Error::Header(told));
+                }
                 (Some(_), Some(_)) => return Err(Error::Header(format!("`{column}` is there twice"))),
             };
         }
@@ -112,22 +131,29 @@ impl<R: Read> Rows<R> {
         }
         let line = fields.position().map_or(0, csv::Position::line);
         let key = fields.get(self.places[0]).unwrap_or_default().to_vec();
-        let whole = fields.len() == self.width;
-        if whole {
-            fields = self.places.iter().map(|place| &fields[*place]).collect();
-        }
+        let ragged = (fields.len() != self.width).then(|| {
+            let beyond: Vec<_> = fields.iter().skip(self.width).map(String::from_utf8_lossy).collect();
+            let beyond = match beyond.is_empty() {
+                true => String::new(),
+                false => format!(", beyond them {:.200}", beyond.join(",")),
+            };
+            let (has, wants) = (fields.len(), self.width);
+            format!("it has {has} fields, and the first row of the file {wants}{beyond}")
+        });
+        // Also of a row that is not whole, so that the error file has as many fields in each row.
+        let columns = self.places.iter().map(|place| fields.get(*place).unwrap_or_default());
         Ok(Some(Row {
             line,
-            fields,
+            fields: columns.collect(),
             key,
-            whole,
+            ragged,
         }))
     }
 
     /// The asset and the amount of the next row that has them, as they are written.
     pub(super) fn next_amount(&mut self) -> Result<Option<(String, String)>, Error> {
         while let Some(row) = self.next_row()? {
-            if row.whole {
+            if row.ragged.is_none() {
                 let text = |field: &[u8]| String::from_utf8_lossy(field).into_owned();
                 return Ok(Some((text(&row.fields[4]), text(&row.fields[5]))));
             }
@@ -193,8 +219,8 @@ impl Group {
         }
         let mut legs = Vec::with_capacity(self.rows.len());
         let mut rows = Vec::with_capacity(self.rows.len());
-        for (i, row) in self.rows.iter().enumerate() {
-            rows.push(fields(row).map_err(|what| row_invalid(format!("row {}: {what}", i + 1)))?);
+        for row in &self.rows {
+            rows.push(fields(row).map_err(|what| row_invalid(format!("line {}: {what}", row.line)))?);
         }
         let [key, date, description, ..] = rows[0];
         if key.is_empty() || key.len() > MAX_SOURCE || key.contains(char::is_control) {
@@ -202,12 +228,12 @@ impl Group {
                 "the key is 1 to 255 bytes long, without control characters".to_owned(),
             ));
         }
-        for (i, [_, other_date, other_description, account, asset, amount]) in rows.iter().copied().enumerate() {
+        for (row, [_, other_date, other_description, account, asset, amount]) in
+            self.rows.iter().zip(rows.iter().copied())
+        {
+            let line = row.line;
             if other_date != date || other_description != description {
-                let message = format!(
-                    "row {}: the rows of one transfer have one date and one description",
-                    i + 1
-                );
+                let message = format!("line {line}: the rows of one transfer have one date and one description");
                 return Err(Trouble {
                     code: codes::ROWS_DIFFER.into(),
                     message,
@@ -220,7 +246,7 @@ impl Group {
             })();
             legs.push(leg.map_err(|invalid: Invalid| Trouble {
                 code: invalid.code.into(),
-                message: format!("row {}, {}: {}", i + 1, invalid.field, invalid.message),
+                message: format!("line {line}, {}: {}", invalid.field, invalid.message),
             })?);
         }
         let Some(effective_at) = time::date(date) else {
@@ -241,11 +267,8 @@ impl Group {
 
 /// The six fields of a row.
 fn fields(row: &Row) -> Result<[&str; 6], String> {
-    if !row.whole {
-        return Err(format!(
-            "it has {} fields, and the first row of the file another number",
-            row.fields.len()
-        ));
+    if let Some(ragged) = &row.ragged {
+        return Err(ragged.clone());
     }
     let mut out = [""; 6];
     for (field, (bytes, name)) in out.iter_mut().zip(row.fields.iter().zip(COLUMNS)) {

@@ -205,7 +205,7 @@ fn rows_with_errors_can_be_mended_and_sent_again() {
         .replace("2026-02-30", "2026-02-28")
         .replace("EUR", "USD")
         .replace("2026-01-07", "2026-01-06")
-        .replace("seven,cash,USD,", "seven,cash,USD,1,")
+        .replace("seven,cash,USD,,", "seven,cash,USD,1,")
         .replace("\n,", "\ni,");
     let (counts, errors) = import(&mut book, &mended).unwrap();
     assert_eq!((counts.imported, counts.known, counts.failed), (7, 0, 0), "{errors}");
@@ -273,13 +273,48 @@ fn columns_may_stand_in_any_order_and_unknown_ones_are_refused() {
             "key,date,description,account,asset,amount,cost\n",
             "`cost` is not one of",
         ),
-        ("", "`key` is missing"),
+        (
+            "id,amount\n",
+            "`key` is missing; they are key, date, description, account, asset, amount, and the row has id, amount",
+        ),
+        ("key;date;description;account;asset;amount\n", "separated by ';'"),
+        ("key\tdate\tdescription\taccount\tasset\tamount\n", "separated by '\\t'"),
     ] {
         match import(&mut book, header) {
             Err(Error::Header(told)) => assert!(told.contains(message), "{told}"),
             other => panic!("{header:?}: {other:?}"),
         }
     }
+    for empty in ["", "\n", "\u{feff}"] {
+        let told = import(&mut book, empty).unwrap_err().to_string();
+        assert!(told.starts_with("the journal is empty"), "{empty:?}: {told}");
+    }
+}
+
+#[test]
+fn rows_of_any_width_come_back_with_every_column_and_the_line_they_had() {
+    let mut book = Book::new();
+    let text = format!(
+        "{HEADER}a,2026-01-01,,cash,USD,1\na,2026-01-01,,bank\nb,2026-01-01,two, words,cash,USD,1\nb,2026-01-01,two words,bank,USD,-1\n"
+    );
+    let (counts, errors) = import(&mut book, &text).unwrap();
+    assert_eq!((counts.imported, counts.failed), (0, 2));
+    let mut reader = csv::Reader::from_reader(errors.as_bytes());
+    let rows: Vec<_> = reader.records().map(|row| row.expect("as wide as the first")).collect();
+    let told: Vec<_> = rows.iter().map(|row| row[6].to_owned()).collect();
+    assert_eq!(
+        told,
+        [
+            "row_invalid: line 3: it has 4 fields, and the first row of the file 6",
+            "row_invalid: line 3: it has 4 fields, and the first row of the file 6",
+            "row_invalid: line 4: it has 7 fields, and the first row of the file 6, beyond them 1",
+            "row_invalid: line 4: it has 7 fields, and the first row of the file 6, beyond them 1",
+        ]
+    );
+    assert_eq!(
+        &rows[1].iter().take(6).collect::<Vec<_>>(),
+        &["a", "2026-01-01", "", "bank", "", ""]
+    );
 }
 
 #[test]
@@ -290,7 +325,7 @@ fn bytes_that_are_no_text_come_back_as_they_were() {
     let (counts, errors) = import(&mut book, text).unwrap();
     assert_eq!(counts.failed, 1);
     assert!(
-        errors.contains("row_invalid: row 1: the field description is not UTF-8"),
+        errors.contains("row_invalid: line 2: the field description is not UTF-8"),
         "{errors}"
     );
 }
