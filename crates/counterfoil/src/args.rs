@@ -93,6 +93,8 @@ pub(crate) enum Command {
     /// Import data
     #[command(subcommand)]
     Import(ImportCommand),
+    /// Count events: per interval, or of the subjects that have most
+    Report(ReportArgs),
     /// Prove from the rows that promise 4 (money) holds; exit status 1 if it does not
     ///
     /// Beside a working server, and over the rows of all tenants: ten rules, each one statement that
@@ -251,6 +253,89 @@ pub(crate) enum ImportCommand {
     /// Rows of one key are one transfer. Assets and accounts are opened as needed. Importing a file
     /// again changes nothing; after an interruption, import it again.
     Journal(JournalArgs),
+    /// Import an access log in the combined or common format, plain or gzipped: each line an event
+    ///
+    /// The time is the one in the line, however long ago; the subject is the path, without its query.
+    /// Identical lines are separate events. Importing a file again changes nothing; after an
+    /// interruption, import it again. Lines that cannot be read are listed on stderr, and the exit
+    /// status is then 1.
+    Log(LogArgs),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct LogArgs {
+    /// The file, or - for standard input
+    pub(crate) file: PathBuf,
+    /// The stream of the events
+    #[arg(long, value_name = "STREAM")]
+    pub(crate) stream: String,
+    /// The tenant, by its number
+    #[arg(long, default_value_t = 1, env = "COUNTERFOIL_TENANT", value_name = "TENANT")]
+    pub(crate) tenant: i64,
+    /// Only lines that begin at this byte of the file (uncompressed) or behind it: so several
+    /// processes can share a file
+    #[arg(long, default_value_t = 0, value_name = "BYTE")]
+    pub(crate) from_byte: u64,
+    /// Only lines that begin before this byte [default: the end]
+    #[arg(long, value_name = "BYTE")]
+    pub(crate) to_byte: Option<u64>,
+    /// How to print it
+    #[arg(long, default_value = "text", value_name = "FORMAT")]
+    pub(crate) format: Format,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ReportArgs {
+    /// The stream of the events
+    #[arg(long, value_name = "STREAM")]
+    pub(crate) stream: String,
+    /// The tenant, by its number
+    #[arg(long, default_value_t = 1, env = "COUNTERFOIL_TENANT", value_name = "TENANT")]
+    pub(crate) tenant: i64,
+    /// Only events of this subject
+    #[arg(long, value_name = "SUBJECT", conflicts_with = "top")]
+    pub(crate) subject: Option<String>,
+    /// How long the intervals are; weeks begin on Monday
+    #[arg(long, default_value = "day", value_name = "GRAIN", conflicts_with = "top")]
+    pub(crate) grain: GrainArg,
+    /// Whose days they are, by the name of the IANA database [default: the tenant's]
+    #[arg(long, value_name = "ZONE")]
+    pub(crate) zone: Option<String>,
+    /// From this moment on, or from the beginning of this day in the zone: 2026-01-31T12:00:00Z or
+    /// 2026-01-31 [default: the first event]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) from: Option<String>,
+    /// Before this moment, or before the beginning of this day in the zone [default: the last event]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) to: Option<String>,
+    /// Instead of intervals so many subjects, those with most events
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=1_000))]
+    pub(crate) top: Option<i64>,
+    /// How to print it
+    #[arg(long, default_value = "text", value_name = "FORMAT")]
+    pub(crate) format: ListFormat,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum GrainArg {
+    /// A quarter of an hour
+    Bucket,
+    Hour,
+    Day,
+    Week,
+    Month,
+}
+
+impl From<GrainArg> for counterfoil_events::report::Grain {
+    fn from(arg: GrainArg) -> Self {
+        match arg {
+            GrainArg::Bucket => Self::Bucket,
+            GrainArg::Hour => Self::Hour,
+            GrainArg::Day => Self::Day,
+            GrainArg::Week => Self::Week,
+            GrainArg::Month => Self::Month,
+        }
+    }
 }
 
 #[derive(Debug, clap::Args)]

@@ -42,6 +42,7 @@ async fn run(args: Args) -> Result<ExitCode, Failure> {
         Command::Stub(stub) => command::stub::run(settings, stub).await,
         Command::Accounts(accounts) => command::accounts::run(settings, accounts).await,
         Command::Import(import) => command::import::run(settings, import).await,
+        Command::Report(report) => command::report::run(settings, report).await,
         Command::Check(check) => command::check::run(settings, check).await,
         Command::Bench(bench) => command::bench::run(bench).await,
     }

@@ -20,6 +20,7 @@ mod embedded;
 mod folders;
 mod journal;
 mod kills;
+mod log;
 mod once;
 mod pooler;
 mod settings;

@@ -138,6 +138,9 @@ impl Days {
             .filter_map(|at| Day::try_from(at.as_millisecond().div_euclid(MS_PER_DAY)).ok())
             .filter(|day| !self.has(*day))
             .collect();
+        if days.is_empty() {
+            return Ok(());
+        }
         for day in days {
             make(database, day).await?;
         }

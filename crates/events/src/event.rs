@@ -14,6 +14,7 @@ use uuid::Uuid;
 use crate::actor::Actors;
 use crate::codes;
 use crate::id::{self, Name};
+use crate::import::Entry;
 
 /// The longest name of a stream, in bytes.
 const MAX_STREAM: usize = 63;
@@ -127,6 +128,45 @@ impl Reader<'_> {
             subject: subject.into(),
             actor,
             properties: properties(body.properties)?,
+        })
+    }
+
+    /// A line of an access log.
+    pub(crate) fn entry(&self, stream_name: &str, entry: &Entry, id: &str) -> Result<Event, Invalid> {
+        let stream = stream(stream_name)?;
+        let subject = text(&entry.path, codes::SUBJECT_INVALID, "subject")?;
+        let actor = text(&entry.address, codes::ACTOR_INVALID, "actor")?;
+        self.check_time(entry.at)?;
+        let mut properties = serde_json::Map::new();
+        properties.insert("method".to_owned(), entry.method.as_str().into());
+        properties.insert("status".to_owned(), entry.status.into());
+        let optional = [
+            ("query", entry.query.as_deref().map(Value::from)),
+            ("bytes", entry.bytes.map(Value::from)),
+            ("referrer", entry.referrer.as_deref().map(Value::from)),
+            ("agent", entry.agent.as_deref().map(Value::from)),
+        ];
+        for (name, value) in optional {
+            properties.extend(value.map(|value| (name.to_owned(), value)));
+        }
+        let properties = Value::Object(properties);
+        if has_nul(&properties) {
+            let message = "the line contains the character U+0000, which cannot be stored";
+            return Err(Invalid::new(codes::PROPERTIES_INVALID, "properties", message));
+        }
+        let id = match id::read(id) {
+            Some(Name::Undated(name)) => name.at(entry.at),
+            _ => None,
+        };
+        let too_old = || Invalid::new(codes::EVENT_TOO_OLD, "at", "times before 1970 cannot be stored");
+        Ok(Event {
+            tenant: self.tenant,
+            id: id.ok_or_else(too_old)?,
+            at: entry.at,
+            stream: stream.into(),
+            subject: subject.into(),
+            actor: Some(self.actors.hash(self.tenant, actor)),
+            properties: Some(properties.to_string().into()),
         })
     }
 

@@ -18,6 +18,7 @@ mod day;
 mod event;
 mod fold;
 mod id;
+pub mod import;
 mod lane;
 mod metrics;
 pub mod report;

@@ -12,12 +12,13 @@ use uuid::Uuid;
 
 use crate::Failure;
 use crate::args::{Format, ImportCommand, JournalArgs};
-use crate::command::{database, kinds, tenant};
+use crate::command::{database, kinds, log, tenant};
 use crate::settings::Settings;
 
 pub(crate) async fn run(settings: Settings, command: ImportCommand) -> Result<ExitCode, Failure> {
     match command {
         ImportCommand::Journal(args) => journal(settings, args).await,
+        ImportCommand::Log(args) => log::run(settings, args).await,
     }
 }
 
@@ -75,7 +76,7 @@ fn beside(file: &Path) -> PathBuf {
 }
 
 /// On a terminal a bar, elsewhere nothing: a log has no use for it.
-fn bar(length: u64) -> ProgressBar {
+pub(crate) fn bar(length: u64) -> ProgressBar {
     let target = if stderr().is_terminal() {
         ProgressDrawTarget::stderr()
     } else {
@@ -85,7 +86,7 @@ fn bar(length: u64) -> ProgressBar {
     ProgressBar::with_draw_target(Some(length), target).with_style(style)
 }
 
-fn counted(count: u64, noun: &str) -> String {
+pub(crate) fn counted(count: u64, noun: &str) -> String {
     if count == 1 {
         format!("1 {noun}")
     } else {

@@ -6,6 +6,8 @@ pub(crate) mod check;
 pub(crate) mod import;
 pub(crate) mod init;
 pub(crate) mod key;
+pub(crate) mod log;
+pub(crate) mod report;
 pub(crate) mod stub;
 pub(crate) mod tenant;
 pub(crate) mod up;
