@@ -12,6 +12,8 @@ pub(crate) mod stub;
 pub(crate) mod tenant;
 pub(crate) mod up;
 
+use std::io::{IsTerminal as _, stdout};
+
 use counterfoil_intent::Kinds;
 use counterfoil_pg::{Database, Pooler, Role, Scope, Settings as PgSettings, TenantId};
 
@@ -61,10 +63,10 @@ pub(crate) fn connections(settings: &Settings) -> usize {
     lane_connections(settings) + others + 3
 }
 
-/// The names of the columns of a list, for people: stdout is data.
+/// The names of the columns of a list, on a terminal: for a program they would be a row.
 pub(crate) fn heading(format: Format, columns: &str) {
-    if format == Format::Text {
-        say(columns);
+    if format == Format::Text && stdout().is_terminal() {
+        println!("{columns}");
     }
 }
 
