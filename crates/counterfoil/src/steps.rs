@@ -157,7 +157,15 @@ impl Events {
     pub(crate) async fn start(database: &Database) -> Result<Self, counterfoil_pg::Error> {
         let actors = Actors::load(database).await?;
         let days = Arc::new(Days::default());
-        days.refresh(database).await?;
+        // So that the first events of a new installation need not wait aside. Whatever is in the way, the
+        // loop tries again.
+        if let Err(error) = days.keep(database).await {
+            let cause = &error as &dyn std::error::Error;
+            tracing::warn!(
+                error = cause,
+                "partitions of events could not be made now; it is tried again"
+            );
+        }
         let options = counterfoil_events::Options::default();
         Ok(Self {
             lanes: EventLanes::start(database.clone(), days, options),

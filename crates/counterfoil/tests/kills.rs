@@ -198,7 +198,7 @@ async fn promises_hold(admin: &counterfoil_pg::Client, before: u64, told: &[Told
 }
 
 /// A moment inside of a batch.
-enum Moment {
+pub enum Moment {
     /// Before some statement of it is sent on.
     Statement(Hold),
     /// Before COMMIT is sent on. What becomes of it is decided after the kill.
@@ -209,7 +209,7 @@ enum Moment {
 
 /// Of a COMMIT that was under way when its server was killed.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Fate {
+pub enum Fate {
     /// It never arrives.
     Lost,
     /// It arrives at once.
@@ -219,10 +219,11 @@ enum Fate {
 }
 
 impl Moment {
-    fn random(rng: &mut StdRng, proxy: &FaultProxy) -> (Self, String) {
+    /// One of those that a transaction of so many statements has.
+    pub fn random(rng: &mut StdRng, proxy: &FaultProxy, statements: u64) -> (Self, String) {
         match rng.random_range(0..10) {
             0..5 => {
-                let n = rng.random_range(1..=10);
+                let n = rng.random_range(1..=statements);
                 (
                     Self::Statement(proxy.lane().hold_mid_batch(n)),
                     format!("before statement {n}"),
@@ -245,8 +246,26 @@ impl Moment {
         }
     }
 
+    /// What becomes of it once its server is dead: perhaps it is still on its way.
+    pub fn after_the_kill(self, proxy: &FaultProxy) -> Option<Hold> {
+        match self {
+            Self::Commit(hold, Fate::ArrivesLate) => Some(hold),
+            Self::Commit(hold, Fate::Arrives) => {
+                hold.release();
+                None
+            }
+            // Whatever was held is thrown away with its connection.
+            Self::Statement(hold) | Self::Commit(hold, Fate::Lost) => {
+                proxy.cut_all();
+                drop(hold);
+                None
+            }
+            Self::Committed(_) => None,
+        }
+    }
+
     /// Whether it came within the time that a busy server needs for a few batches.
-    async fn came(&self) -> bool {
+    pub async fn came(&self) -> bool {
         let patience = Duration::from_secs(2);
         match self {
             Self::Statement(hold) | Self::Commit(hold, _) => timeout(patience, hold.reached()).await.is_ok(),
@@ -277,29 +296,13 @@ async fn case_6_kill_9_at_twenty_points_inside_of_batches_loses_nothing_and_doub
     load.at(&up);
     let mut inside = 0;
     for round in 1..=20 {
-        let (moment, what) = Moment::random(&mut rng, &proxy);
+        let (moment, what) = Moment::random(&mut rng, &proxy, 10);
         let came = moment.came().await;
         inside += u32::from(came);
         println!("kill {round}: {what}{}", if came { "" } else { " (never came)" });
         load.away();
         up.kill().await;
-        let late = match moment {
-            Moment::Commit(hold, fate) if fate != Fate::Lost => {
-                if fate == Fate::ArrivesLate {
-                    Some(hold)
-                } else {
-                    hold.release();
-                    None
-                }
-            }
-            // Whatever was held is thrown away with its connection.
-            Moment::Statement(hold) | Moment::Commit(hold, _) => {
-                proxy.cut_all();
-                drop(hold);
-                None
-            }
-            Moment::Committed(_) => None,
-        };
+        let late = moment.after_the_kill(&proxy);
         up = Up::start(&home, &[]).await;
         load.at(&up);
         if let Some(hold) = late {

@@ -14,6 +14,7 @@ mod harness;
 mod bad_input;
 mod check;
 mod could_not_run;
+mod counts;
 mod crowds;
 mod edge;
 mod embedded;
