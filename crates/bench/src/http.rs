@@ -138,11 +138,22 @@ fn number(digits: &[u8]) -> Option<usize> {
 
 /// The head of a request to a tenant's intents.
 pub(crate) fn post_intents(tenant: i64, host: &str, key: &str, length: usize) -> Vec<u8> {
+    let path = format!("/v1/tenants/{tenant}/intents");
+    post(&path, host, key, "application/json", length)
+}
+
+/// The head of a request with a body.
+pub(crate) fn post(path: &str, host: &str, key: &str, media_type: &str, length: usize) -> Vec<u8> {
     format!(
-        "POST /v1/tenants/{tenant}/intents HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {key}\r\n\
-         Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+        "POST {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {key}\r\n\
+         Content-Type: {media_type}\r\nContent-Length: {length}\r\n\r\n"
     )
     .into_bytes()
+}
+
+/// A whole request of what anybody may ask.
+pub(crate) fn get(path: &str, host: &str) -> Vec<u8> {
+    format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n").into_bytes()
 }
 
 /// The statuses of the items of an array's answer, each with the item's place in the body.

@@ -17,6 +17,8 @@
 
 mod bench;
 mod error;
+#[allow(clippy::disallowed_methods)]
+mod events;
 mod histogram;
 mod http;
 mod load;

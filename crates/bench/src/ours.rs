@@ -89,7 +89,7 @@ impl Caller for OurCaller {
 }
 
 /// An answer that is the same for all intents of its request.
-fn read_one(answer: &Answer<'_>, count: u64) -> Done {
+pub(crate) fn read_one(answer: &Answer<'_>, count: u64) -> Done {
     match answer.status {
         201 => Done {
             accepted: count,
@@ -107,7 +107,7 @@ fn read_one(answer: &Answer<'_>, count: u64) -> Done {
     }
 }
 
-fn read_array(answer: &Answer<'_>, count: u64) -> Done {
+pub(crate) fn read_array(answer: &Answer<'_>, count: u64) -> Done {
     let mut done = Done::default();
     for (status, at) in items(answer.body) {
         match status {

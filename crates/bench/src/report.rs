@@ -26,7 +26,7 @@ pub struct Report {
     /// The most memory our server had.
     pub server_rss_mb: f64,
     pub seconds: u32,
-    /// Accounts beside the hot one.
+    /// Accounts beside the hot one; of events, subjects.
     pub accounts: u32,
     /// Whether the naive way went without foreign keys and indexes for statements.
     pub lean: bool,
@@ -106,10 +106,15 @@ impl Report {
     #[must_use]
     pub fn table(&self) -> String {
         let mut out = format!(
-            "{}: {} s each way, {} accounts, PostgreSQL {}\n{}\n\n",
+            "{}: {} s each way, {} {}, PostgreSQL {}\n{}\n\n",
             self.name,
             self.seconds,
             thousands(f64::from(self.accounts)),
+            if self.name.starts_with("events-") {
+                "subjects"
+            } else {
+                "accounts"
+            },
             self.postgres,
             self.machine
         );

@@ -11,7 +11,7 @@ use crate::load::{Measured, Times, measure};
 use crate::postgres::{Control, Folder, Postgres};
 use crate::report::{Report, Side, round};
 use crate::server::{Server, ServerParams};
-use crate::{machine, naive, ours};
+use crate::{events, machine, naive, ours};
 
 /// How a benchmark is run.
 pub struct Options {
@@ -97,13 +97,20 @@ async fn both(name: &str, options: &Options, progress: &impl Fn(&str)) -> Result
     let bench = bench_of(name, options)?;
     let mut stage = Stage::set(options, progress).await?;
     progress("preparing the naive schema");
-    naive::prepare(&stage.control, &bench, options.lean).await?;
+    if bench.is_events() {
+        events::prepare(&stage.control).await?;
+    } else {
+        naive::prepare(&stage.control, &bench, options.lean).await?;
+    }
 
     progress("starting the server");
     let (params, log) = (stage.server_params()?, stage.folder.path().join("server.log"));
     let server = Server::start((options.server)(&params), &params, &options.operator_key, log).await?;
     stage.control.server = Some(server.pid());
     let door = ours::Door::of(&server, options.tenant);
+    if bench.is_events() {
+        return stage.events(&bench, options, server, door, progress).await;
+    }
     progress(&format!("opening {} accounts over HTTP", bench.accounts));
     let opened = ours::prepare(&door, &bench).await?;
 
@@ -130,6 +137,9 @@ async fn both(name: &str, options: &Options, progress: &impl Fn(&str)) -> Result
 /// Runs the naive way alone: to tune it, and to see what the machine can do.
 pub async fn naive_only(name: &str, options: &Options, progress: impl Fn(&str)) -> Result<Side> {
     let bench = bench_of(name, options)?;
+    if bench.is_events() {
+        return Err(Error::UnknownName(name.to_owned()));
+    }
     let stage = Stage::set(options, &progress).await?;
     naive::prepare(&stage.control, &bench, options.lean).await?;
     progress(&format!("the naive way, for {} s", options.seconds));
@@ -194,6 +204,43 @@ impl Stage {
         let measured: Measured = load.await?;
         naive::verify(&self.control, &bench, measured.tally.all.accepted).await?;
         Ok(Side::new(&measured, seconds, bench.naive, 1))
+    }
+
+    /// Events, both ways.
+    async fn events(
+        self,
+        bench: &Bench,
+        options: &Options,
+        server: Server,
+        door: ours::Door,
+        progress: &impl Fn(&str),
+    ) -> Result<Report> {
+        let (seconds, bench) = (options.seconds, *bench);
+        progress(&format!("what it is compared with, for {seconds} s"));
+        self.control.settle().await?;
+        let (address, its_door) = (self.postgres.address(), door.clone());
+        let compared = measure(&self.control, Times::of(seconds), move || {
+            events::naive(address, its_door, bench)
+        });
+        let units = bench.batch.unwrap_or(1);
+        let naive = Side::new(&compared.await?, seconds, bench.naive, units);
+
+        progress(&format!("ours, for {seconds} s"));
+        self.control.settle().await?;
+        let connections = options.in_flight.unwrap_or(bench.ours).max(1);
+        let measured = measure(&self.control, Times::of(seconds), move || {
+            events::ours(door, bench, connections)
+        });
+        let measured = measured.await?;
+        let peak = machine::peak_memory(server.pid()).unwrap_or(0);
+
+        progress("comparing what clients saw with what the database holds");
+        server.stop().await?;
+        events::verify(&self.control, measured.tally.all.accepted).await?;
+        let ours = Side::new(&measured, seconds, connections, units);
+        let report = self.report(&bench, options, naive, ours, peak);
+        self.clear().await?;
+        Ok(report)
     }
 
     fn report(&self, bench: &Bench, options: &Options, naive: Side, ours: Side, peak: u64) -> Report {

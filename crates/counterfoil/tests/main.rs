@@ -12,6 +12,7 @@ mod client;
 mod harness;
 
 mod bad_input;
+mod bench;
 mod check;
 mod could_not_run;
 mod counts;

@@ -106,6 +106,8 @@ struct Queue {
     waiting_of: HashMap<TenantId, usize>,
     waiting: usize,
     landing: usize,
+    /// Events of the batch that was taken last.
+    last: usize,
 }
 
 impl Queue {
@@ -126,8 +128,13 @@ impl Queue {
         Ok(())
     }
 
+    /// Beside another batch only once half as many wait as that one has: with whatever happens to be there
+    /// batches would become smaller and smaller.
     fn take(&mut self, most: usize) -> Vec<Job> {
         let mut taken = Vec::new();
+        if self.landing > 0 && self.waiting < (self.last / 2).min(most) {
+            return taken;
+        }
         let mut events = 0;
         while let Some(tenant) = self.turns.front().copied() {
             let jobs = self.jobs.get_mut(&tenant).expect("who has a turn has a job");
@@ -151,7 +158,10 @@ impl Queue {
             taken.push(job);
         }
         self.waiting -= events;
-        self.landing += usize::from(!taken.is_empty());
+        if !taken.is_empty() {
+            self.landing += 1;
+            self.last = events;
+        }
         taken
     }
 
@@ -241,16 +251,14 @@ impl Inner {
             let more = self.work.notified();
             let jobs = self.queue.lock().take(self.options.batch);
             if jobs.is_empty() {
-                if self.closing.load(Relaxed) {
+                if self.closing.load(Relaxed) && self.queue.lock().turns.is_empty() {
                     return;
                 }
                 more.await;
                 continue;
             }
-            // What is left is for the other worker.
-            if !self.queue.lock().turns.is_empty() {
-                self.work.notify_one();
-            }
+            // What is left is for the other worker, if it is enough.
+            self.work.notify_one();
             let landed = AssertUnwindSafe(self.land(jobs)).catch_unwind().await;
             if landed.is_err() {
                 tracing::error!("a batch of events ended in the middle; its callers are told that nobody knows");
@@ -260,6 +268,9 @@ impl Inner {
             if queue.is_idle() {
                 self.idle.notify_waiters();
             }
+            drop(queue);
+            // What waits may be enough now, for this worker or the other.
+            self.work.notify_one();
         }
     }
 
@@ -415,4 +426,81 @@ fn ids(new: New, of: &[&Event]) -> impl Iterator<Item = (TenantId, Uuid)> {
         New::Only(only) => only,
     };
     all.into_iter().chain(only)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(count: usize) -> (Job, oneshot::Receiver<Vec<Answer>>) {
+        let (reply, answers) = oneshot::channel();
+        let event = Event {
+            tenant: TenantId(1),
+            id: Uuid::nil(),
+            at: jiff::Timestamp::UNIX_EPOCH,
+            stream: "web".into(),
+            subject: "/".into(),
+            actor: None,
+            properties: None,
+        };
+        let job = Job {
+            events: vec![event; count],
+            since: Instant::now(),
+            deadline: None,
+            reply,
+        };
+        (job, answers)
+    }
+
+    fn put(queue: &mut Queue, tenant: i64, count: usize) -> bool {
+        let options = Options {
+            waiting_per_tenant: 100,
+            waiting: 250,
+            ..Options::default()
+        };
+        queue.put(TenantId(tenant), job(count).0, &options).is_ok()
+    }
+
+    fn sizes(jobs: &[Job]) -> Vec<usize> {
+        jobs.iter().map(|job| job.events.len()).collect()
+    }
+
+    #[test]
+    fn tenants_take_turns_and_a_giant_does_not_fill_a_batch_before_a_small_one_is_in_it() {
+        let mut queue = Queue::default();
+        for count in [40, 41, 19] {
+            assert!(put(&mut queue, 1, count));
+        }
+        assert!(put(&mut queue, 2, 1) && put(&mut queue, 3, 2));
+        assert_eq!(sizes(&queue.take(50)), [40, 1, 2]);
+        queue.landing = 0;
+        assert_eq!(sizes(&queue.take(50)), [41]);
+        queue.landing = 0;
+        assert_eq!(sizes(&queue.take(50)), [19]);
+        queue.landing = 0;
+        assert!(queue.is_idle() && queue.waiting_of.is_empty());
+    }
+
+    #[test]
+    fn a_tenant_and_all_together_have_so_much_room_and_one_request_always_fits() {
+        let mut queue = Queue::default();
+        assert!(put(&mut queue, 1, 200), "alone it fits, whatever its size");
+        assert!(!put(&mut queue, 1, 1));
+        assert!(put(&mut queue, 2, 50) && !put(&mut queue, 3, 1));
+    }
+
+    #[test]
+    fn beside_a_batch_the_next_waits_for_half_as_many() {
+        let mut queue = Queue::default();
+        put(&mut queue, 1, 10);
+        assert_eq!(queue.take(100).len(), 1);
+        put(&mut queue, 1, 4);
+        assert!(queue.take(100).is_empty());
+        put(&mut queue, 1, 1);
+        assert_eq!(queue.take(100).len(), 2);
+        // With nothing beside it whatever is there is enough.
+        queue.landing = 0;
+        put(&mut queue, 1, 1);
+        assert_eq!(queue.take(100).len(), 1);
+    }
 }
