@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use counterfoil_pg::{Class, Database, Error, Role, Scope, TenantId, attempt};
@@ -87,7 +87,6 @@ struct Inner {
     queue: Mutex<Queue>,
     work: Notify,
     idle: Notify,
-    closing: AtomicBool,
 }
 
 /// The events of one request.
@@ -108,17 +107,30 @@ struct Queue {
     landing: usize,
     /// Events of the batch that was taken last.
     last: usize,
+    /// Nothing more is taken in. Under the same lock as everything else: whoever finds it open has put its job
+    /// where a worker finds it before it ends.
+    closed: bool,
+}
+
+/// Why a job was not taken in.
+#[derive(Debug, PartialEq, Eq)]
+enum Turned {
+    Full,
+    Closed,
 }
 
 impl Queue {
-    fn put(&mut self, tenant: TenantId, job: Job, options: &Options) -> Result<(), Job> {
-        let own = self.waiting_of.entry(tenant).or_default();
+    fn put(&mut self, tenant: TenantId, job: Job, options: &Options) -> Result<(), Turned> {
+        if self.closed {
+            return Err(Turned::Closed);
+        }
+        let own = self.waiting_of.get(&tenant).copied().unwrap_or_default();
         let count = job.events.len();
         // One request always fits where nothing of its tenant waits, however large it is.
-        if *own > 0 && *own + count > options.waiting_per_tenant || self.waiting + count > options.waiting {
-            return Err(job);
+        if own > 0 && own + count > options.waiting_per_tenant || self.waiting + count > options.waiting {
+            return Err(Turned::Full);
         }
-        *own += count;
+        self.waiting_of.insert(tenant, own + count);
         self.waiting += count;
         let jobs = self.jobs.entry(tenant).or_default();
         if jobs.is_empty() {
@@ -182,7 +194,6 @@ impl EventLanes {
             queue: Mutex::default(),
             work: Notify::new(),
             idle: Notify::new(),
-            closing: AtomicBool::new(false),
         });
         for _ in 0..inner.options.workers.max(1) {
             tokio::spawn(Arc::clone(&inner).run());
@@ -202,9 +213,6 @@ impl EventLanes {
             return Vec::new();
         }
         let inner = &self.0;
-        if inner.closing.load(Relaxed) {
-            return vec![Answer::ShuttingDown; count];
-        }
         let (reply, answers) = oneshot::channel();
         let job = Job {
             events,
@@ -213,10 +221,14 @@ impl EventLanes {
             reply,
         };
         let put = inner.queue.lock().put(tenant, job, &inner.options);
-        if put.is_err() {
-            inner.metrics.turned_away.fetch_add(count as u64, Relaxed);
-            let retry_after = Duration::from_secs(1);
-            return vec![Answer::TooMany { retry_after }; count];
+        match put {
+            Ok(()) => {}
+            Err(Turned::Closed) => return vec![Answer::ShuttingDown; count],
+            Err(Turned::Full) => {
+                inner.metrics.turned_away.fetch_add(count as u64, Relaxed);
+                let retry_after = Duration::from_secs(1);
+                return vec![Answer::TooMany { retry_after }; count];
+            }
         }
         inner.work.notify_one();
         // The worker that had it has panicked: whether it had committed nobody knows.
@@ -225,7 +237,7 @@ impl EventLanes {
 
     /// Takes nothing more, and waits until what was accepted has landed; whether all of it had by then.
     pub async fn shutdown_by(&self, by: Instant) -> bool {
-        self.0.closing.store(true, Relaxed);
+        self.0.queue.lock().closed = true;
         self.0.work.notify_waiters();
         loop {
             let idle = self.0.idle.notified();
@@ -249,11 +261,15 @@ impl Inner {
     async fn run(self: Arc<Self>) {
         loop {
             let more = self.work.notified();
-            let jobs = self.queue.lock().take(self.options.batch);
-            if jobs.is_empty() {
-                if self.closing.load(Relaxed) && self.queue.lock().turns.is_empty() {
+            let jobs = {
+                let mut queue = self.queue.lock();
+                let jobs = queue.take(self.options.batch);
+                if jobs.is_empty() && queue.closed && queue.turns.is_empty() {
                     return;
                 }
+                jobs
+            };
+            if jobs.is_empty() {
                 more.await;
                 continue;
             }
@@ -487,6 +503,17 @@ mod tests {
         assert!(put(&mut queue, 1, 200), "alone it fits, whatever its size");
         assert!(!put(&mut queue, 1, 1));
         assert!(put(&mut queue, 2, 50) && !put(&mut queue, 3, 1));
+    }
+
+    #[test]
+    fn what_comes_after_the_end_is_turned_away_and_leaves_nothing_behind() {
+        let mut queue = Queue::default();
+        assert!(put(&mut queue, 1, 10));
+        queue.closed = true;
+        assert!(!put(&mut queue, 2, 1));
+        assert_eq!(queue.take(100).len(), 1);
+        queue.landing = 0;
+        assert!(queue.is_idle() && queue.waiting_of.is_empty());
     }
 
     #[test]

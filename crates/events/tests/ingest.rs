@@ -109,3 +109,61 @@ async fn folding_changes_no_sum_and_leaves_nothing() {
         assert_eq!(house.count("SELECT sum(n)::bigint FROM counterfoil.rollup").await, 600);
     }
 }
+
+/// Case 4. On one server, and on two: what both insert they insert in one order.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn case_4_two_writers_over_the_same_subjects_in_opposite_order_never_deadlock() {
+    let house = House::new(Server::Pg18).await;
+    let other = house.other_lanes().await;
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let mut round = 0;
+    let mut stored = 0;
+    while std::time::Instant::now() < until {
+        round += 1;
+        let at = now();
+        let events: Vec<_> = (0..200)
+            .map(|i| house.click(&format!("/{}", i % 50), &format!("{round}-{i}"), at))
+            .collect();
+        // Half of them are the same events, from both ends.
+        let (mut one, mut two) = (events[..150].to_vec(), events[50..].to_vec());
+        two.reverse();
+        let (more_of_one, more_of_two) = (one.split_off(75), two.split_off(75));
+        let answers = tokio::join!(
+            house.lanes.submit(house.tenant, one, None),
+            other.submit(house.tenant, two, None),
+            house.lanes.submit(house.tenant, more_of_one, None),
+            other.submit(house.tenant, more_of_two, None)
+        );
+        let all = [answers.0, answers.1, answers.2, answers.3].concat();
+        assert!(
+            all.iter()
+                .all(|answer| matches!(answer, Answer::Stored | Answer::Known)),
+            "{all:?}"
+        );
+        stored += all.iter().filter(|answer| **answer == Answer::Stored).count();
+    }
+    assert_eq!(stored, round * 200);
+    assert_eq!(house.count(EVENTS).await, i64::try_from(stored).unwrap());
+    let deadlocks = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()";
+    assert_eq!(house.count(deadlocks).await, 0);
+    house.assert_whole().await;
+}
+
+#[tokio::test]
+async fn a_lane_that_is_shut_down_lands_what_it_has_taken_and_takes_nothing_more() {
+    let house = House::new(Server::Pg15).await;
+    let at = now();
+    let submits = (0..40).map(|i| house.submit(vec![house.click("/", &format!("e{i}"), at)]));
+    let all = futures_util::future::join_all(submits);
+    let by = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    // The callers are polled first: all of them are in the line.
+    let (answers, landed) = tokio::join!(biased; all, house.lanes.shutdown_by(by));
+    assert!(landed);
+    assert!(
+        answers.iter().all(|answers| *answers == [Answer::Stored]),
+        "{answers:?}"
+    );
+    let late = house.submit(vec![house.click("/", "late", at)]).await;
+    assert_eq!(late, [Answer::ShuttingDown]);
+    assert_eq!(house.count(EVENTS).await, 40);
+}
