@@ -143,7 +143,7 @@ pub(crate) struct InitArgs {
 pub(crate) enum TenantCommand {
     /// Create a tenant and print its number
     Create(TenantCreateArgs),
-    /// List the tenants
+    /// List the tenants: number, zone, name
     List {
         /// How to print it
         #[arg(long, default_value = "text", value_name = "FORMAT")]

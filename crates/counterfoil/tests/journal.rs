@@ -185,7 +185,30 @@ async fn rows_that_cannot_be_imported_go_to_a_file_which_mended_imports() {
 
     // What was rejected is not written over by whoever tries again.
     let again = import(&house.home, &tenant, &file).await;
-    again.could_not_run(&["books.rejected.csv is there", "mend and import it", "--rejected"]);
+    assert!(
+        again.stderr.contains("mend") && again.stderr.contains("books.rejected.2.csv"),
+        "{again:?}"
+    );
+    assert_eq!(std::fs::read_to_string(&rejected).unwrap(), text);
+    assert_eq!(
+        std::fs::read_to_string(house.home.dir.join("books.rejected.2.csv")).unwrap(),
+        text
+    );
+    let named = rejected.display().to_string();
+    let args = [
+        "import",
+        "journal",
+        &file.display().to_string(),
+        "--tenant",
+        &tenant,
+        "--rejected",
+        &named,
+    ];
+    house
+        .home
+        .run(&args)
+        .await
+        .could_not_run(&["books.rejected.csv is there", "--rejected"]);
 
     // Mended in place, the column with the reasons still there; one of them is given up.
     let mended: String = text
@@ -220,7 +243,6 @@ async fn rows_that_cannot_be_imported_go_to_a_file_which_mended_imports() {
     ];
     assert_eq!(shown, expected);
     // The first file again: what was good is known, what was mended is another transfer now.
-    std::fs::remove_file(&rejected).unwrap();
     let third = import(&house.home, &tenant, &file).await;
     assert_eq!((third.code, counts(&third)), (Some(1), [11, 0, 2, 4]), "{third:?}");
     assert_eq!(balances(&accounts(&house).await), all);

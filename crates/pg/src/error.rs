@@ -4,6 +4,7 @@
 //! prints the chain gets every fact once.
 
 use std::fmt;
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use tokio_postgres::error::DbError;
@@ -239,6 +240,8 @@ pub struct ConnectError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Refusal {
     Unreachable,
+    /// Something else answers.
+    Stranger,
     TimedOut(Duration),
     Password,
     Role,
@@ -276,7 +279,9 @@ impl ConnectError {
 
     fn class(&self) -> Class {
         match self.why {
-            Refusal::Unreachable | Refusal::TimedOut(_) | Refusal::Full | Refusal::NotReady => Class::Reconnect,
+            Refusal::Unreachable | Refusal::Stranger | Refusal::TimedOut(_) | Refusal::Full | Refusal::NotReady => {
+                Class::Reconnect
+            }
             Refusal::Password | Refusal::Role | Refusal::Database | Refusal::Tls => Class::Other,
             Refusal::Other => self.source.as_ref().map_or(Class::Other, class_of),
         }
@@ -299,12 +304,26 @@ impl Refusal {
         match error.to_string().as_str() {
             "error performing TLS handshake" => Self::Tls,
             "error connecting to server" | "connection closed" => Self::Unreachable,
+            "error communicating with the server" if is_gibberish(error) => Self::Stranger,
             "error communicating with the server" => Self::Unreachable,
+            "unexpected message from server" | "error parsing response from server" => Self::Stranger,
             // The server asks for a password, and there is none; or SCRAM went wrong.
             "invalid configuration" | "authentication error" => Self::Password,
             _ => Self::Other,
         }
     }
+}
+
+/// What came is no message of PostgreSQL's protocol, or the beginning of one that would be a gigabyte long.
+fn is_gibberish(error: &tokio_postgres::Error) -> bool {
+    use std::error::Error as _;
+    let io = error
+        .source()
+        .and_then(|source| source.downcast_ref::<std::io::Error>());
+    io.is_some_and(|io| {
+        matches!(io.kind(), ErrorKind::InvalidInput | ErrorKind::InvalidData)
+            || io.to_string() == "bytes remaining on stream"
+    })
 }
 
 impl fmt::Display for ConnectError {
@@ -316,6 +335,10 @@ impl fmt::Display for ConnectError {
             Refusal::Unreachable => write!(
                 f,
                 "cannot reach PostgreSQL at {address}: start it, or correct the host and the port"
+            ),
+            Refusal::Stranger => write!(
+                f,
+                "what answers at {address} is not PostgreSQL: correct the host and the port"
             ),
             Refusal::TimedOut(after) => write!(
                 f,

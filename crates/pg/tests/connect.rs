@@ -160,3 +160,29 @@ async fn the_server_knows_no_tls() {
     assert_eq!(error.class(), Class::Other);
     assert!(error.to_string().starts_with("no encrypted connection"), "{error}");
 }
+
+/// Of what speaks first, and of what answers a question it does not understand.
+#[tokio::test]
+async fn what_is_not_postgresql_is_told_apart_from_what_is_not_there() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    for answer in [
+        "HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n",
+        "SSH-2.0-OpenSSH_9.2p1\r\n",
+    ] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let stranger = tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let _ = stream.read(&mut [0; 1024]).await;
+                let _ = stream.write_all(answer.as_bytes()).await;
+            }
+        });
+        let database = Database::new(Settings::new("127.0.0.1", port, "shop")).unwrap();
+        let error = refused(&database).await;
+        assert!(
+            error.to_string().contains("is not PostgreSQL: correct the host"),
+            "{answer:?}: {error}"
+        );
+        stranger.abort();
+    }
+}

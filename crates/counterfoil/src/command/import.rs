@@ -26,15 +26,13 @@ pub(crate) async fn run(settings: Settings, command: ImportCommand) -> Result<Ex
 async fn journal(settings: Settings, args: JournalArgs) -> Result<ExitCode, Failure> {
     let file = File::open(&args.file).map_err(|error| format!("cannot read {}: {error}", args.file.display()))?;
     let bytes = file.metadata()?.len();
+    let named = args.rejected.is_some();
     let rejected = args.rejected.unwrap_or_else(|| beside(&args.file));
-    if rejected.exists() {
-        return Err(format!(
-            "{} is there, with what an earlier import rejected: mend and import it, or move it away, \
-             or name another file with --rejected",
-            rejected.display()
-        )
-        .into());
+    if named && rejected.exists() {
+        let path = rejected.display();
+        return Err(format!("{path} is there; name a file with --rejected that is not, or move it away").into());
     }
+    let part = with(&rejected, ".part");
     let database = database(&settings).await?;
     let tenant = tenant(&database, args.tenant).await?;
     let generations = Generations::load(&database).await?;
@@ -46,7 +44,8 @@ async fn journal(settings: Settings, args: JournalArgs) -> Result<ExitCode, Fail
         tenant,
         Uuid::from_u128(rand::random()),
         BufReader::new(file),
-        || File::create_new(&rejected),
+        // All of it is told again by the next run where this one does not come to its end.
+        || File::create(&part),
         async |intents| lanes.submit(intents).await,
         |progress| {
             bar.set_position(progress.bytes);
@@ -56,19 +55,57 @@ async fn journal(settings: Settings, args: JournalArgs) -> Result<ExitCode, Fail
             ));
         },
     )
-    .await?;
+    .await;
     bar.finish_and_clear();
+    let counts = match counts {
+        Ok(counts) => counts,
+        Err(error) => {
+            let _ = std::fs::remove_file(&part);
+            return Err(error.into());
+        }
+    };
     lanes.shutdown().await;
-    report(&counts, args.format);
     if counts.failed == 0 {
+        report(&counts, args.format);
         return Ok(ExitCode::SUCCESS);
     }
+    let rejected = keep(&part, &rejected)?;
+    report(&counts, args.format);
     eprintln!(
         "{} could not be imported; mend {} and import it",
         counted(counts.failed, "transfer"),
         rejected.display()
     );
     Ok(ExitCode::FAILURE)
+}
+
+/// Puts the error file where it belongs: beside those of earlier imports, and never in the place of one.
+fn keep(part: &Path, wanted: &Path) -> Result<PathBuf, Failure> {
+    for n in 1.. {
+        let path = match n {
+            1 => wanted.to_owned(),
+            n => wanted.with_extension(format!("{n}.csv")),
+        };
+        // A link is not made where something is already.
+        match std::fs::hard_link(part, &path) {
+            Ok(()) => {
+                std::fs::remove_file(part)?;
+                return Ok(path);
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) => {
+                let part = part.display();
+                return Err(format!("the rejected rows are in {part}: it could not be renamed ({error})").into());
+            }
+        }
+    }
+    unreachable!("there is always another number")
+}
+
+fn with(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
 }
 
 fn beside(file: &Path) -> PathBuf {

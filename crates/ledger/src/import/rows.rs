@@ -1,6 +1,7 @@
 //! The rows of a journal, and the groups of them that are transfers.
 
 use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::fmt;
 use std::io::Read;
 
@@ -34,9 +35,46 @@ impl fmt::Display for Trouble {
     }
 }
 
+/// Remembers where lines end. The reader tells where a row ends, but not its line: of a file whose lines end in
+/// CRLF, or that has empty ones, it tells another.
+struct Ends<R> {
+    input: R,
+    read: u64,
+    /// The places of line feeds behind the row that was read last.
+    ahead: VecDeque<u64>,
+    /// How many there were before.
+    passed: u64,
+}
+
+impl<R: Read> Read for Ends<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let length = self.input.read(buffer)?;
+        let start = self.read;
+        let feeds = buffer[..length].iter().zip(start..).filter(|(byte, _)| **byte == b'\n');
+        self.ahead.extend(feeds.map(|(_, at)| at));
+        self.read += length as u64;
+        Ok(length)
+    }
+}
+
+impl<R> Ends<R> {
+    /// The line in which a row stands that ends at this byte, its own end behind it.
+    fn line(&mut self, end: u64) -> u64 {
+        let mut last = None;
+        while let Some(at) = self.ahead.front().copied().filter(|at| *at < end) {
+            last = Some(at);
+            self.ahead.pop_front();
+            self.passed += 1;
+        }
+        // The line feed of a CRLF is still to come, and the last line may have none.
+        let own = last.is_some_and(|at| at + 1 == end);
+        self.passed + u64::from(!own)
+    }
+}
+
 /// The rows of a journal in the order of [`COLUMNS`], whatever their order in the file.
 pub(super) struct Rows<R> {
-    reader: csv::Reader<R>,
+    reader: csv::Reader<Ends<R>>,
     /// Where each of [`COLUMNS`] stands in the file.
     places: [usize; 6],
     width: usize,
@@ -58,6 +96,12 @@ struct Row {
 
 impl<R: Read> Rows<R> {
     pub(super) fn new(input: R) -> Result<Self, Error> {
+        let input = Ends {
+            input,
+            read: 0,
+            ahead: VecDeque::new(),
+            passed: 0,
+        };
         let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(input);
         let header = reader.byte_headers().map_err(Error::Read)?.clone();
         let names: Vec<String> = header
@@ -129,7 +173,10 @@ impl<R: Read> Rows<R> {
         if !self.reader.read_byte_record(&mut fields).map_err(Error::Read)? {
             return Ok(None);
         }
-        let line = fields.position().map_or(0, csv::Position::line);
+        let end = self.reader.position().byte();
+        // Of a row of several lines the first.
+        let within = fields.iter().flatten().filter(|byte| **byte == b'\n').count() as u64;
+        let line = self.reader.get_mut().line(end).saturating_sub(within);
         let key = fields.get(self.places[0]).unwrap_or_default().to_vec();
         let ragged = (fields.len() != self.width).then(|| {
             let beyond: Vec<_> = fields.iter().skip(self.width).map(String::from_utf8_lossy).collect();

@@ -318,6 +318,34 @@ fn rows_of_any_width_come_back_with_every_column_and_the_line_they_had() {
 }
 
 #[test]
+fn the_line_that_is_named_is_the_one_of_the_file_however_lines_end() {
+    let rows = [
+        "a,2026-01-01,\"one\ntwo\",cash,USD,1",
+        "a,2026-01-01,\"one\ntwo\",bank,USD,-1",
+        "b,2026-01-01,x,cash,USD,bad",
+        "b,2026-01-01,x,bank,USD,1",
+    ];
+    for (end, empty) in [("\n", ""), ("\r\n", ""), ("\n", "\n\n"), ("\r\n", "\r\n")] {
+        let text = format!(
+            "{}{end}{}{end}{}{end}{empty}{}{end}{}",
+            HEADER.trim_end(),
+            rows[0],
+            rows[1],
+            rows[2],
+            rows[3]
+        );
+        // Counted by hand: the header, two rows of two lines, the empty lines, and then the bad one.
+        let line = 1 + 4 + empty.matches('\n').count() + 1;
+        let (counts, errors) = import(&mut Book::new(), &text).unwrap();
+        assert_eq!((counts.imported, counts.failed), (1, 1), "{text:?}: {errors}");
+        assert!(
+            errors.contains(&format!("line {line}, amount: ")),
+            "{line} of {text:?}: {errors}"
+        );
+    }
+}
+
+#[test]
 fn bytes_that_are_no_text_come_back_as_they_were() {
     let mut book = Book::new();
     let mut text = HEADER.as_bytes().to_vec();
