@@ -95,10 +95,10 @@ pub(crate) enum Command {
     Import(ImportCommand),
     /// Count events: per interval, or of the subjects that have most
     Report(ReportArgs),
-    /// Prove from the rows that promise 4 (money) holds; exit status 1 if it does not
+    /// Prove from the rows that promises 4 (money) and 7 (counts) hold; exit status 1 if they do not
     ///
-    /// Beside a working server, and over the rows of all tenants: ten rules, each one statement that
-    /// reads whole tables. On a large database that takes minutes to hours of one core and of the
+    /// Beside a working server, and over the rows of all tenants: eleven rules, each one statement
+    /// that reads whole tables. On a large database that takes minutes to hours of one core and of the
     /// disk, and while a rule runs vacuum removes no row that has died since its start. No lock is in
     /// anybody's way. After a second, stderr says which rule is at work.
     Check(CheckArgs),

@@ -27,7 +27,7 @@ async fn a_check_takes_as_long_as_it_takes_and_says_which_rule_is_at_work() {
     let mut lines = BufReader::new(check.stderr.take().unwrap()).lines();
     let first = timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap().unwrap();
     assert!(
-        first.starts_with("checking: rule 6 of 10, check_holds; 1 s so far"),
+        first.starts_with("checking: rule 6 of 11, check_holds; 1 s so far"),
         "{first}"
     );
     house.sql("COMMIT").await;
@@ -37,11 +37,11 @@ async fn a_check_takes_as_long_as_it_takes_and_says_which_rule_is_at_work() {
     }
     assert_eq!(
         rest.last().unwrap(),
-        "nothing found: the ledger is as it should be",
+        "nothing found: ledger and counts are as they should be",
         "{rest:?}"
     );
     assert!(
-        rest.iter().any(|line| line.starts_with("checking: rule 10 of 10")),
+        rest.iter().any(|line| line.starts_with("checking: rule 11 of 11")),
         "once it takes long, each is named: {rest:?}"
     );
     assert_eq!(check.wait().await.unwrap().code(), Some(0));
@@ -52,9 +52,32 @@ async fn a_check_that_is_given_a_time_gives_up_after_it() {
     let house = slow().await;
     house.home.run(&["check", "--timeout", "1"]).await.could_not_run(&[
         "did not end within 1 s",
-        "rule 6 of 10, check_holds",
+        "rule 6 of 11, check_holds",
         "--timeout",
     ]);
     house.sql("COMMIT").await;
     house.home.ok(&["check", "--timeout", "60"]).await;
+}
+
+#[tokio::test]
+async fn what_a_check_finds_is_told_as_text_and_as_one_object_with_exit_status_1() {
+    let house = House::new(Server::Pg18).await;
+    let tenant = house.tenant;
+    let count = format!("INSERT INTO counterfoil.rollup VALUES ({tenant}, '2026-11-30 12:15Z', 3, 'web', '/')");
+    house.sql(&count).await;
+    let ended = house.home.run(&["check"]).await;
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    let told = format!("check_counts: tenant {tenant}, web / 2026-11-30T12:15Z: 0 events are stored, and 3 counted\n");
+    assert_eq!(ended.stdout, told);
+    let ended = house.home.run(&["check", "--format", "json"]).await;
+    let object: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!((ended.code, &object["ok"]), (Some(1), &false.into()));
+    let expected = serde_json::json!([{
+        "rule": "check_counts",
+        "tenant": tenant,
+        "subject": "web / 2026-11-30T12:15Z",
+        "detail": "0 events are stored, and 3 counted",
+    }]);
+    assert_eq!(object["violations"], expected);
+    assert_eq!(object["rules"].as_array().unwrap().len(), 11);
 }

@@ -138,6 +138,7 @@ async fn nothing_is_lost_or_doubled(house: &House, acknowledged: u64) {
     assert_eq!(house.number(WRONG).await, 0);
     assert_eq!(house.number(HELD).await.unsigned_abs(), acknowledged);
     assert!(acknowledged > 500, "that was no load: {acknowledged}");
+    house.check().await;
 }
 
 /// Case 3.

@@ -35,6 +35,8 @@ pub use lane::{Answer, EventLanes, Options};
 pub use metrics::Metrics;
 
 pub use store::ALL as STATEMENTS;
+/// Finds where promise 7 does not hold: tenant, subject, detail; a hundred at the most. As `counterfoil_ops`.
+pub use store::CHECK_COUNTS;
 
 /// Migrations of this crate, in order.
 pub const MIGRATIONS: &[(&str, &str)] = &[("events/0001_event", include_str!("../migrations/0001_event.sql"))];

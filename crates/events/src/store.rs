@@ -20,6 +20,7 @@ counterfoil_pg::statements! {
     SPILL_DELETE = "spill_delete" (INT8_ARRAY, UUID_ARRAY);
     DAY_LIST = "day_list" ();
     DAY_ADD = "day_add" (DATE);
+    CHECK_COUNTS = "check_counts" ();
     CLOCK = "clock" ();
     ACTOR_KEY = "actor_key" ();
     DELTA_FOLD = "delta_fold" (INT2);

@@ -4,8 +4,8 @@ use std::pin::pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use counterfoil_ledger::check::{RULES, Violation, check_rule};
-use counterfoil_pg::{Role, Scope};
+use counterfoil_ledger::check::{RULES as LEDGER, Violation, check_rule};
+use counterfoil_pg::{Role, Scope, Sql};
 use tokio::time::Instant;
 
 use crate::Failure;
@@ -27,11 +27,12 @@ pub(crate) async fn run(settings: Settings, args: CheckArgs) -> Result<ExitCode,
     let start = Instant::now();
     let limit = args.timeout.map(Duration::from_secs);
     let mut violations = Vec::new();
-    for (i, rule) in RULES.into_iter().enumerate() {
+    let rules = rules();
+    for (i, rule) in rules.iter().copied().enumerate() {
         let left = limit.map(|limit| limit.saturating_sub(start.elapsed()).max(Duration::from_millis(1)));
         // Not that of the role, which is made for requests: zero is none.
         tx.set_statement_timeout(left.unwrap_or_default()).await?;
-        let what = format!("rule {} of {}, {}", i + 1, RULES.len(), rule.name);
+        let what = format!("rule {} of {}, {}", i + 1, rules.len(), rule.name);
         let found = with_progress(start, &what, check_rule(&scope, &tx, rule)).await;
         violations.extend(found.map_err(|error| match limit {
             Some(limit) if error.sqlstate() == Some("57014") && start.elapsed() >= limit => Failure::from(format!(
@@ -47,7 +48,7 @@ pub(crate) async fn run(settings: Settings, args: CheckArgs) -> Result<ExitCode,
         Format::Json => println!("{}", object(&violations)),
     }
     if violations.is_empty() {
-        eprintln!("nothing found: the ledger is as it should be");
+        eprintln!("nothing found: ledger and counts are as they should be");
         return Ok(ExitCode::SUCCESS);
     }
     eprintln!(
@@ -57,8 +58,13 @@ pub(crate) async fn run(settings: Settings, args: CheckArgs) -> Result<ExitCode,
     Ok(ExitCode::FAILURE)
 }
 
+/// Those of the ledger, then that of the counts.
+fn rules() -> Vec<&'static Sql> {
+    LEDGER.into_iter().chain([counterfoil_events::CHECK_COUNTS]).collect()
+}
+
 fn object(violations: &[Violation]) -> serde_json::Value {
-    let rules: Vec<_> = RULES.iter().map(|rule| rule.name).collect();
+    let rules: Vec<_> = rules().iter().map(|rule| rule.name).collect();
     let violations: Vec<_> = violations
         .iter()
         .map(|violation| {
