@@ -167,3 +167,60 @@ async fn a_lane_that_is_shut_down_lands_what_it_has_taken_and_takes_nothing_more
     assert_eq!(late, [Answer::ShuttingDown]);
     assert_eq!(house.count(EVENTS).await, 40);
 }
+
+/// Case 10. In every batch rows of the rollup would be updated fifty times slower after a while: no version that
+/// the snapshot might see can be cleaned away. Deltas are appended, and folded now and then.
+async fn slows_by_less_than_a_fifth_under_a_snapshot(held: std::time::Duration) {
+    let house = House::new(Server::Pg15).await;
+    let quiet = held / 6;
+    let mut round = 0;
+    let mut ingest = async |time: std::time::Duration| {
+        let until = std::time::Instant::now() + time;
+        let (mut took, mut folded) = (Vec::new(), std::time::Instant::now());
+        while std::time::Instant::now() < until {
+            round += 1;
+            let at = now();
+            let events: Vec<_> = (0..500)
+                .map(|i| house.click(&format!("/{}", i % 50), &format!("{round}-{i}"), at))
+                .collect();
+            let begun = std::time::Instant::now();
+            let answers = house.submit(events).await;
+            took.push(begun.elapsed());
+            assert!(answers.iter().all(|answer| *answer == Answer::Stored));
+            if folded.elapsed() > std::time::Duration::from_secs(5) {
+                house.fold.pass().await.unwrap();
+                folded = std::time::Instant::now();
+            }
+        }
+        took.sort();
+        took[took.len() / 2]
+    };
+    ingest(quiet).await;
+    let without = ingest(quiet).await;
+    house
+        .admin
+        .batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM counterfoil.rollup")
+        .await
+        .unwrap();
+    ingest(held - 3 * quiet).await;
+    let with = ingest(quiet).await;
+    house.admin.batch_execute("COMMIT").await.unwrap();
+    println!("a batch of 500 took {without:?} without the snapshot, and {with:?} at its end");
+    // A fifth less a second is a quarter more for each.
+    assert!(
+        with.as_secs_f64() < 1.25 * without.as_secs_f64(),
+        "{without:?} and {with:?}"
+    );
+    house.assert_whole().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn case_10_a_snapshot_held_for_a_minute_does_not_slow_hot_subjects() {
+    slows_by_less_than_a_fifth_under_a_snapshot(std::time::Duration::from_secs(60)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "ten minutes: make soak"]
+async fn case_10_a_snapshot_held_for_ten_minutes_does_not_slow_hot_subjects_soak() {
+    slows_by_less_than_a_fifth_under_a_snapshot(std::time::Duration::from_secs(600)).await;
+}
