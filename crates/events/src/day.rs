@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use counterfoil_pg::{Class, Database, Error, Role, Scope};
+use counterfoil_pg::{Database, Error, Role, Scope, attempt};
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
@@ -166,40 +166,32 @@ async fn make(database: &Database, day: Day) -> Result<bool, Error> {
     let (least, _) = ids(day);
     let (next, _) = ids(day + 1);
     let name = format!("event_{}", date.strftime("%Y%m%d"));
-    let scope = Scope::Installation;
-    let tx = database.pool(Role::Owner).begin(&scope).await?;
-    let made = async {
-        tx.set_lock_timeout(LOCK_TIMEOUT).await?;
-        // Two servers may come at once: the row makes the second wait for the first.
-        if !store::day_add(&scope, &tx, date).await? {
-            return Ok(false);
-        }
-        tx.batch(&format!(
-            "CREATE TABLE counterfoil.{name}
-                (LIKE counterfoil.event INCLUDING ALL)
-                WITH (autovacuum_vacuum_insert_scale_factor = 0.1, autovacuum_freeze_min_age = 0);
-             ALTER TABLE counterfoil.{name} ENABLE ROW LEVEL SECURITY;
-             ALTER TABLE counterfoil.{name} FORCE ROW LEVEL SECURITY;
-             ALTER TABLE counterfoil.event ATTACH PARTITION counterfoil.{name}
-                FOR VALUES FROM ('{least}') TO ('{next}');"
-        ))
-        .await?;
-        Ok::<_, Error>(true)
-    };
-    match made.await {
-        Ok(true) => tx.commit().await.map(|()| true).map_err(|error| error.source),
-        Ok(false) => {
-            tx.rollback().await;
-            Ok(false)
-        }
-        Err(error) if error.class() == Class::Retry => {
-            tx.rollback().await;
-            let error = &error as &dyn std::error::Error;
-            tracing::warn!(error, %date, "a partition of events could not be made yet");
-            Ok(false)
-        }
-        Err(error) => Err(error),
+    let (scope, name) = (&Scope::Installation, name.as_str());
+    let made = database.pool(Role::Owner).try_once(scope, |tx| {
+        attempt(async move {
+            tx.set_lock_timeout(LOCK_TIMEOUT).await?;
+            // Two servers may come at once: the row makes the second wait for the first.
+            if !store::day_add(scope, tx, date).await? {
+                return Ok(false);
+            }
+            tx.batch(&format!(
+                "CREATE TABLE counterfoil.{name}
+                    (LIKE counterfoil.event INCLUDING ALL)
+                    WITH (autovacuum_vacuum_insert_scale_factor = 0.1, autovacuum_freeze_min_age = 0);
+                 ALTER TABLE counterfoil.{name} ENABLE ROW LEVEL SECURITY;
+                 ALTER TABLE counterfoil.{name} FORCE ROW LEVEL SECURITY;
+                 ALTER TABLE counterfoil.event ATTACH PARTITION counterfoil.{name}
+                    FOR VALUES FROM ('{least}') TO ('{next}');"
+            ))
+            .await?;
+            Ok(true)
+        })
+    });
+    let made = made.await?;
+    if made.is_none() {
+        tracing::warn!(%date, "a partition of events could not be made yet: somebody holds a lock");
     }
+    Ok(made == Some(true))
 }
 
 /// Takes events of a day in from the spill table, by the statement that stores all others: what is known is

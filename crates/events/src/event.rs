@@ -150,7 +150,7 @@ impl Reader<'_> {
             properties.extend(value.map(|value| (name.to_owned(), value)));
         }
         let properties = Value::Object(properties);
-        if has_nul(&properties) {
+        if counterfoil_intent::has_nul(&properties) {
             let message = "the line contains the character U+0000, which cannot be stored";
             return Err(Invalid::new(codes::PROPERTIES_INVALID, "properties", message));
         }
@@ -293,23 +293,12 @@ fn properties(raw: Option<&RawValue>) -> Result<Option<Box<str>>, Invalid> {
     if members.is_empty() {
         return Ok(None);
     }
-    if raw.get().contains("u0000") && has_nul(&value) {
+    if raw.get().contains("u0000") && counterfoil_intent::has_nul(&value) {
         return Err(invalid(
             "the properties contain the character U+0000, which cannot be stored".to_owned(),
         ));
     }
     Ok(Some(raw.get().into()))
-}
-
-fn has_nul(value: &Value) -> bool {
-    match value {
-        Value::String(text) => text.contains('\0'),
-        Value::Array(items) => items.iter().any(has_nul),
-        Value::Object(members) => members
-            .iter()
-            .any(|(name, value)| name.contains('\0') || has_nul(value)),
-        Value::Null | Value::Bool(_) | Value::Number(_) => false,
-    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use counterfoil_pg::{AdvisoryLock, Class, Database, Error, Role, Scope};
+use counterfoil_pg::{AdvisoryLock, Database, Error, Role, Scope, attempt};
 use jiff::Timestamp;
 
 use crate::{clock, store};
@@ -85,37 +85,28 @@ impl Fold {
         Ok(())
     }
 
-    async fn truncate(&self, slot: i16) -> Result<bool, Error> {
-        let scope = Scope::Installation;
-        let tx = self.database.pool(Role::Owner).begin(&scope).await?;
-        let done = async {
-            if !store::has_pages(&scope, &tx, slot).await? {
-                return Ok::<_, Error>(false);
-            }
-            tx.set_lock_timeout(LOCK_TIMEOUT).await?;
-            // First the lock, then a statement of its own, whose snapshot shows what all before it committed.
-            tx.batch(&format!(
-                "LOCK TABLE counterfoil.rollup_delta_{slot} IN ACCESS EXCLUSIVE MODE"
-            ))
-            .await?;
-            if store::any_delta(&scope, &tx, slot).await? {
-                return Ok(false);
-            }
-            tx.batch(&format!("TRUNCATE counterfoil.rollup_delta_{slot}")).await?;
-            Ok(true)
-        };
-        match done.await {
-            Ok(true) => tx.commit().await.map(|()| true).map_err(|error| error.source),
-            Ok(false) => {
-                tx.rollback().await;
-                Ok(false)
-            }
-            Err(error) if error.class() == Class::Retry => {
-                tx.rollback().await;
-                Ok(false)
-            }
-            Err(error) => Err(error),
-        }
+    async fn truncate(&self, slot: i16) -> Result<(), Error> {
+        let scope = &Scope::Installation;
+        let owner = self.database.pool(Role::Owner);
+        let emptied = owner.try_once(scope, |tx| {
+            attempt(async move {
+                if !store::has_pages(scope, tx, slot).await? {
+                    return Ok(false);
+                }
+                tx.set_lock_timeout(LOCK_TIMEOUT).await?;
+                // First the lock, then a statement of its own, whose snapshot shows what all before it committed.
+                tx.batch(&format!(
+                    "LOCK TABLE counterfoil.rollup_delta_{slot} IN ACCESS EXCLUSIVE MODE"
+                ))
+                .await?;
+                if store::any_delta(scope, tx, slot).await? {
+                    return Ok(false);
+                }
+                tx.batch(&format!("TRUNCATE counterfoil.rollup_delta_{slot}")).await?;
+                Ok(true)
+            })
+        });
+        emptied.await.map(|_| ())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use counterfoil_pg::{AdvisoryLock, Class, Database, Error, Role, Scope};
+use counterfoil_pg::{AdvisoryLock, Class, Database, Error, Role, Scope, attempt};
 use jiff::Timestamp;
 
 use crate::key::Key;
@@ -240,33 +240,24 @@ impl Generations {
     }
 
     async fn drop(self, database: &Database, generation: i32) -> Result<bool, Error> {
-        let tx = database.pool(Role::Owner).begin(&Scope::Installation).await?;
-        tx.set_lock_timeout(DDL_LOCK_TIMEOUT).await?;
-        let dropped = async {
-            if !tx.try_lock_exclusive(AdvisoryLock::StubGenerations).await? {
-                return Ok::<_, Error>(false);
-            }
-            // First of all: one that adds it at this moment waits for this row before it waits for any.
-            tx.execute(GENERATION_DROP, &[&generation]).await?;
-            if tx.execute(GENERATION_REMOVE, &[&generation]).await? == 0 {
-                return Ok(true);
-            }
-            tx.batch(&format!("DROP TABLE counterfoil.stub_{generation}")).await?;
-            Ok(true)
-        };
-        match dropped.await {
-            Ok(true) => tx.commit().await.map(|()| true).map_err(|error| error.source),
-            Ok(false) => {
-                tx.rollback().await;
-                Ok(false)
-            }
-            // A reader was in the way for longer than the lock timeout.
-            Err(error) if error.class() == Class::Retry => {
-                tx.rollback().await;
-                Ok(false)
-            }
-            Err(error) => Err(error),
-        }
+        let owner = database.pool(Role::Owner);
+        let dropped = owner.try_once(&Scope::Installation, |tx| {
+            attempt(async move {
+                tx.set_lock_timeout(DDL_LOCK_TIMEOUT).await?;
+                if !tx.try_lock_exclusive(AdvisoryLock::StubGenerations).await? {
+                    return Ok(false);
+                }
+                // First of all: one that adds it at this moment waits for this row before it waits for any.
+                tx.execute(GENERATION_DROP, &[&generation]).await?;
+                if tx.execute(GENERATION_REMOVE, &[&generation]).await? == 0 {
+                    return Ok(true);
+                }
+                tx.batch(&format!("DROP TABLE counterfoil.stub_{generation}")).await?;
+                Ok(true)
+            })
+        });
+        // Nothing: a reader was in the way for longer than the lock timeout.
+        Ok(dropped.await? == Some(true))
     }
 }
 

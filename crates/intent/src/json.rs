@@ -18,6 +18,19 @@ pub fn json(text: &str) -> Result<Value, serde_json::Error> {
     Ok(value)
 }
 
+/// Whether a text or a name in it contains U+0000, which PostgreSQL keeps in no text.
+#[must_use]
+pub fn has_nul(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.contains('\0'),
+        Value::Array(items) => items.iter().any(has_nul),
+        Value::Object(members) => members
+            .iter()
+            .any(|(name, value)| name.contains('\0') || has_nul(value)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
 struct Once;
 
 impl<'de> DeserializeSeed<'de> for Once {

@@ -39,7 +39,7 @@ pub use error::Invalid;
 pub use generation::{Generations, Rotation};
 pub use hash::Fields;
 pub use intent::{Intent, Limits, one_key};
-pub use json::json;
+pub use json::{has_nul, json};
 pub use key::Key;
 pub use kind::{Context, Kind, Kinds, Needs, Plan};
 pub use lane::{Lanes, Options};

@@ -58,7 +58,7 @@ pub(crate) fn metadata(raw: Option<&RawValue>, field: &str) -> Result<Option<Box
     if members.is_empty() {
         return Ok(None);
     }
-    if has_nul(&value) {
+    if counterfoil_intent::has_nul(&value) {
         return Err(nul(field));
     }
     if let Some(number) = numbers(raw.get()).find(|number| !is_exact(number)) {
@@ -68,17 +68,6 @@ pub(crate) fn metadata(raw: Option<&RawValue>, field: &str) -> Result<Option<Box
     }
     value.sort_all_objects();
     Ok(Some(value.to_string().into()))
-}
-
-fn has_nul(value: &Value) -> bool {
-    match value {
-        Value::String(text) => text.contains('\0'),
-        Value::Array(items) => items.iter().any(has_nul),
-        Value::Object(members) => members
-            .iter()
-            .any(|(name, value)| name.contains('\0') || has_nul(value)),
-        Value::Null | Value::Bool(_) | Value::Number(_) => false,
-    }
 }
 
 /// The numbers of a valid JSON text, as they are written.

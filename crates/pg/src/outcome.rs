@@ -128,6 +128,37 @@ impl Pool {
         }
     }
 
+    /// Runs a transaction once, for changes of the schema that can as well be made later: `work` says whether
+    /// there is something to commit. `None` where a lock was not free in time: others were in the way, and now
+    /// they pass.
+    ///
+    /// Of a lost reply to COMMIT nothing is learnt: what was not done is done by the next pass.
+    ///
+    /// # Errors
+    /// Any other error of `work`, or of COMMIT.
+    pub async fn try_once<'env, F>(&self, scope: &Scope, work: F) -> Result<Option<bool>, Error>
+    where
+        F: for<'a> FnOnce(&'a Tx) -> Attempt<'env, 'a, bool>,
+    {
+        let tx = self.begin(scope).await?;
+        let done = work(&tx).0.await;
+        match done {
+            Ok(true) => tx.commit().await.map(|()| Some(true)).map_err(|error| error.source),
+            Ok(false) => {
+                tx.rollback().await;
+                Ok(Some(false))
+            }
+            Err(error) => {
+                tx.rollback().await;
+                if error.class() == Class::Retry {
+                    tracing::debug!(error = &error as &dyn std::error::Error, "left for later");
+                    return Ok(None);
+                }
+                Err(error)
+            }
+        }
+    }
+
     async fn run_once<'env, T, F>(&self, scope: &Scope, work: &F) -> Result<T, (Error, Token)>
     where
         F: for<'a> Fn(&'a Tx) -> Attempt<'env, 'a, T> + Sync,
