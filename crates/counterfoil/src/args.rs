@@ -295,9 +295,12 @@ pub(crate) struct ReportArgs {
     /// Only events of this subject
     #[arg(long, value_name = "SUBJECT", conflicts_with = "top")]
     pub(crate) subject: Option<String>,
-    /// How long the intervals are; weeks begin on Monday
+    /// How long the intervals are
     #[arg(long, default_value = "day", value_name = "GRAIN", conflicts_with = "top")]
     pub(crate) grain: GrainArg,
+    /// The day on which weeks begin: sunday
+    #[arg(long, default_value = "monday", value_name = "DAY", conflicts_with = "top")]
+    pub(crate) week_start: String,
     /// Whose days they are, by the name of the IANA database [default: the tenant's]
     #[arg(long, value_name = "ZONE")]
     pub(crate) zone: Option<String>,

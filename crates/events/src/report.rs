@@ -17,7 +17,7 @@ pub enum Grain {
     Bucket,
     Hour,
     Day,
-    /// From Monday on.
+    /// From the first day of the week on, which is Monday unless somebody says otherwise.
     Week,
     Month,
 }
@@ -38,6 +38,22 @@ impl Grain {
             .find(|(_, known)| *known == name)
             .map(|(grain, _)| *grain)
     }
+}
+
+/// A day of the week by its English name, in small letters.
+#[must_use]
+pub fn weekday(name: &str) -> Option<Weekday> {
+    const NAMES: [&str; 7] = [
+        "monday",
+        "tuesday",
+        "wednesday",
+        "thursday",
+        "friday",
+        "saturday",
+        "sunday",
+    ];
+    let at = NAMES.iter().position(|known| *known == name)?;
+    Weekday::from_monday_zero_offset(i8::try_from(at).ok()?).ok()
 }
 
 /// Intervals of one report at the most.
@@ -97,7 +113,7 @@ struct Series {
 
 impl Series {
     /// `None`: more than [`MAX_INTERVALS`], or beyond the times that there are.
-    fn new(span: Span, grain: Grain, zone: &TimeZone) -> Option<Self> {
+    fn new(span: Span, (grain, first): (Grain, Weekday), zone: &TimeZone) -> Option<Self> {
         let mut series = Self {
             starts: Vec::new(),
             edges: Vec::new(),
@@ -108,8 +124,8 @@ impl Series {
         let mut at = span.from;
         while at < span.to {
             let offset = zone.to_offset(at);
-            series.piece(at, offset, grain, zone)?;
-            let next = offset.to_timestamp(end(offset.to_datetime(at), grain)?).ok()?;
+            series.piece(at, offset, (grain, first), zone)?;
+            let next = offset.to_timestamp(end(offset.to_datetime(at), grain, first)?).ok()?;
             at = match change {
                 Some(earlier) if earlier <= next => {
                     change = changes.next();
@@ -122,8 +138,14 @@ impl Series {
         Some(series)
     }
 
-    fn piece(&mut self, at: Timestamp, offset: Offset, grain: Grain, zone: &TimeZone) -> Option<()> {
-        let civil = begin(offset.to_datetime(at), grain);
+    fn piece(
+        &mut self,
+        at: Timestamp,
+        offset: Offset,
+        (grain, first): (Grain, Weekday),
+        zone: &TimeZone,
+    ) -> Option<()> {
+        let civil = begin(offset.to_datetime(at), grain, first);
         let start = match grain {
             // An hour that the clocks showed twice is two.
             Grain::Bucket | Grain::Hour => offset.to_timestamp(civil).ok()?.to_zoned(zone.clone()),
@@ -150,13 +172,13 @@ impl Series {
 }
 
 /// The beginning of the interval in which a time of the clock is.
-fn begin(at: DateTime, grain: Grain) -> DateTime {
+fn begin(at: DateTime, grain: Grain, first: Weekday) -> DateTime {
     match grain {
         Grain::Bucket => at.date().at(at.hour(), at.minute() / 15 * 15, 0, 0),
         Grain::Hour => at.date().at(at.hour(), 0, 0, 0),
         Grain::Day => at.date().at(0, 0, 0, 0),
         Grain::Week => {
-            let back = i64::from(at.weekday().since(Weekday::Monday));
+            let back = i64::from(at.weekday().since(first));
             at.date().saturating_sub(back.days()).at(0, 0, 0, 0)
         }
         Grain::Month => at.date().first_of_month().at(0, 0, 0, 0),
@@ -164,7 +186,7 @@ fn begin(at: DateTime, grain: Grain) -> DateTime {
 }
 
 /// The beginning of the next one.
-fn end(at: DateTime, grain: Grain) -> Option<DateTime> {
+fn end(at: DateTime, grain: Grain, first: Weekday) -> Option<DateTime> {
     let length = match grain {
         Grain::Bucket => 15.minutes(),
         Grain::Hour => 1.hour(),
@@ -172,7 +194,7 @@ fn end(at: DateTime, grain: Grain) -> Option<DateTime> {
         Grain::Week => 1.week(),
         Grain::Month => 1.month(),
     };
-    begin(at, grain).checked_add(length).ok()
+    begin(at, grain, first).checked_add(length).ok()
 }
 
 /// Edges that are in the middle of a bucket: what of it is behind the edge is counted from raw events.
@@ -200,6 +222,8 @@ pub struct Ask {
     /// `None`: all subjects together.
     pub subject: Option<String>,
     pub grain: Grain,
+    /// The first day of a week.
+    pub week_start: Weekday,
     pub zone: TimeZone,
     /// `None`: from the first bucket with an event.
     pub from: Option<Timestamp>,
@@ -242,7 +266,7 @@ pub async fn series(
     let Some(span) = span(scope, tx, tenant, &ask.stream, subject, (ask.from, ask.to)).await? else {
         return Ok(Ok(Counts::none()));
     };
-    let Some(series) = Series::new(span, ask.grain, &ask.zone) else {
+    let Some(series) = Series::new(span, (ask.grain, ask.week_start), &ask.zone) else {
         return Ok(Err(TooLong));
     };
     let report = Report {
@@ -363,7 +387,7 @@ mod tests {
             from: at(from),
             to: at(to),
         };
-        Series::new(span, grain, &TimeZone::get(zone).unwrap()).unwrap()
+        Series::new(span, (grain, Weekday::Monday), &TimeZone::get(zone).unwrap()).unwrap()
     }
 
     /// Where intervals begin, and the pieces of each.
@@ -453,6 +477,24 @@ mod tests {
     }
 
     #[test]
+    fn a_week_begins_on_the_day_that_is_asked_for() {
+        let span = Span {
+            from: at("2026-11-30T00:00:00Z"),
+            to: at("2026-12-07T00:00:00Z"),
+        };
+        let sunday = weekday("sunday").unwrap();
+        assert_eq!(
+            shown(&Series::new(span, (Grain::Week, sunday), &TimeZone::UTC).unwrap()),
+            [
+                "2026-11-29 00:00+00:00: 2026-11-30T00:00:00Z to 2026-12-06T00:00:00Z",
+                "2026-12-06 00:00+00:00: 2026-12-06T00:00:00Z to 2026-12-07T00:00:00Z"
+            ]
+        );
+        assert_eq!(weekday("monday"), Some(Weekday::Monday));
+        assert_eq!(weekday("Sunday"), None);
+    }
+
+    #[test]
     fn hours_are_those_of_the_zone_and_one_shown_twice_is_two() {
         assert_eq!(
             shown(&series(
@@ -484,7 +526,10 @@ mod tests {
             from: at("2000-01-01T00:00:00Z"),
             to: at("2026-01-01T00:00:00Z"),
         };
-        assert_eq!(Series::new(span, Grain::Bucket, &TimeZone::UTC), None);
-        assert!(Series::new(span, Grain::Day, &TimeZone::UTC).is_some());
+        assert_eq!(
+            Series::new(span, (Grain::Bucket, Weekday::Monday), &TimeZone::UTC),
+            None
+        );
+        assert!(Series::new(span, (Grain::Day, Weekday::Monday), &TimeZone::UTC).is_some());
     }
 }

@@ -75,6 +75,7 @@ async fn days_of_odd_zones_are_what_a_naive_count_gives() {
                     stream: "web".to_owned(),
                     subject: None,
                     grain: Grain::Day,
+                    week_start: report::weekday("monday").unwrap(),
                     zone: zone.clone(),
                     from: Some(span.from),
                     to: Some(span.to),

@@ -45,6 +45,7 @@ codes! {
     QUERY_ORDER = "query_order";
     QUERY_MISSING = "query_missing";
     QUERY_GRAIN = "query_grain";
+    QUERY_WEEK_START = "query_week_start";
     QUERY_ZONE = "query_zone";
     QUERY_FORMAT = "query_format";
     QUERY_SPAN = "query_span";

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use bytes::Bytes;
-use counterfoil_events::report::{Ask, Counts, Grain, Interval, Subject};
+use counterfoil_events::report::{Ask, Counts, Grain, Interval, Subject, weekday};
 use counterfoil_events::{Answer, Limits, Reader};
 use counterfoil_intent::Invalid;
 use counterfoil_pg::TenantId;
@@ -100,7 +100,7 @@ impl<E: Engine> App<E> {
         let format = Shown::read(query)?;
         let (from, to) = (query.time("from")?, query.time("to")?);
         if let Some(top) = query.get("top") {
-            if let Some(other) = ["subject", "grain", "zone"]
+            if let Some(other) = ["subject", "grain", "week_start", "zone"]
                 .into_iter()
                 .find(|name| query.get(name).is_some())
             {
@@ -121,10 +121,16 @@ impl<E: Engine> App<E> {
             })?,
         };
         let zone = query.get("zone").map(zone).transpose()?;
+        let week_start = query.get("week_start").unwrap_or("monday");
+        let week_start = weekday(week_start).ok_or_else(|| {
+            let detail = "a week begins on a day by its English name, such as sunday";
+            Problem::bad_request(codes::QUERY_WEEK_START, "week_start", detail)
+        })?;
         let ask = |zone| Ask {
             stream: stream.to_owned(),
             subject: query.get("subject").map(str::to_owned),
             grain,
+            week_start,
             zone,
             from,
             to,

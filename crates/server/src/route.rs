@@ -133,7 +133,17 @@ pub const ROUTES: &[Spec] = &[
     get(
         "/v1/tenants/{tenant}/report",
         Action::Report,
-        &["stream", "subject", "grain", "zone", "from", "to", "top", "format"],
+        &[
+            "stream",
+            "subject",
+            "grain",
+            "week_start",
+            "zone",
+            "from",
+            "to",
+            "top",
+            "format",
+        ],
     ),
     get("/v1/tenants/{tenant}/stubs/{key}", Action::Stub, &[]),
     get(

@@ -38,6 +38,12 @@ pub(crate) async fn run(settings: Settings, args: ReportArgs) -> Result<ExitCode
                 stream: args.stream,
                 subject: args.subject,
                 grain: args.grain.into(),
+                week_start: report::weekday(&args.week_start).ok_or_else(|| {
+                    format!(
+                        "--week-start takes the English name of a day, and not {:?}",
+                        args.week_start
+                    )
+                })?,
                 zone,
                 from,
                 to,

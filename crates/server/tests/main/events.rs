@@ -175,6 +175,7 @@ subject,count
     for (query, code) in [
         ("&grain=year", "query_grain"),
         ("&zone=Taipei", "query_zone"),
+        ("&grain=week&week_start=Sun", "query_week_start"),
         ("&format=xml", "query_format"),
         ("&from=yesterday", "query_time"),
         ("&top=0", "query_limit"),
