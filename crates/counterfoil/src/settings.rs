@@ -45,6 +45,8 @@ struct File {
     #[serde(default)]
     lanes: LanesFile,
     #[serde(default)]
+    events: EventsFile,
+    #[serde(default)]
     limits: LimitsFile,
 }
 
@@ -60,6 +62,15 @@ struct LanesFile {
     detours: Option<i64>,
     lock_timeout_ms: Option<i64>,
     drain_ms: Option<i64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+struct EventsFile {
+    workers: Option<i64>,
+    batch: Option<i64>,
+    waiting_per_tenant: Option<i64>,
+    waiting: Option<i64>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -95,6 +106,10 @@ const DETOURS: Range = range("detours in [lanes]", 1, 256);
 /// Zero would wait for ever; and after 15 s PostgreSQL ends any statement of a lane.
 const LOCK_TIMEOUT: Range = range("lock_timeout_ms in [lanes]", 1, 14_000);
 const DRAIN: Range = range("drain_ms in [lanes]", 1, 3_600_000);
+const EVENT_WORKERS: Range = range("workers in [events]", 1, 64);
+const EVENT_BATCH: Range = range("batch in [events]", 1, 100_000);
+const EVENTS_PER_TENANT: Range = range("waiting_per_tenant in [events]", 1, 10_000_000);
+const EVENTS_WAITING: Range = range("waiting in [events]", 1, 10_000_000);
 /// At the most what the server holds in memory of one tenant's large requests.
 const REQUEST_BYTES: Range = range("request_bytes in [limits]", 1_024, 32 << 20);
 const BODY_BYTES: Range = range("body_bytes in [limits]", 1_024, 32 << 20);
@@ -145,6 +160,7 @@ pub(crate) struct Settings {
     pub(crate) pg_bin: Option<PathBuf>,
     pub(crate) pg_port: u16,
     pub(crate) lanes: counterfoil_intent::Options,
+    pub(crate) events: counterfoil_events::Options,
     pub(crate) limits: Limits,
 }
 
@@ -185,6 +201,7 @@ impl Settings {
             pg_bin: file.pg_bin,
             pg_port: file.pg_port.unwrap_or(0),
             lanes: file.lanes.options()?,
+            events: file.events.options()?,
             limits: file.limits.limits()?,
             home,
         })
@@ -218,6 +235,20 @@ impl LanesFile {
                 .unwrap_or(default.lock_timeout),
             drain: DRAIN.millis(self.drain_ms)?.unwrap_or(default.drain),
             ..default
+        })
+    }
+}
+
+impl EventsFile {
+    fn options(&self) -> Result<counterfoil_events::Options, Error> {
+        let default = counterfoil_events::Options::default();
+        Ok(counterfoil_events::Options {
+            workers: EVENT_WORKERS.number(self.workers)?.unwrap_or(default.workers),
+            batch: EVENT_BATCH.number(self.batch)?.unwrap_or(default.batch),
+            waiting_per_tenant: EVENTS_PER_TENANT
+                .number(self.waiting_per_tenant)?
+                .unwrap_or(default.waiting_per_tenant),
+            waiting: EVENTS_WAITING.number(self.waiting)?.unwrap_or(default.waiting),
         })
     }
 }

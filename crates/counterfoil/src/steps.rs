@@ -154,7 +154,10 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    pub(crate) async fn start(database: &Database) -> Result<Self, counterfoil_pg::Error> {
+    pub(crate) async fn start(
+        database: &Database,
+        options: counterfoil_events::Options,
+    ) -> Result<Self, counterfoil_pg::Error> {
         let actors = Actors::load(database).await?;
         let days = Arc::new(Days::default());
         // So that the first events of a new installation need not wait aside. Whatever is in the way, the
@@ -166,7 +169,6 @@ impl Events {
                 "partitions of events could not be made now; it is tried again"
             );
         }
-        let options = counterfoil_events::Options::default();
         Ok(Self {
             lanes: EventLanes::start(database.clone(), days, options),
             actors,

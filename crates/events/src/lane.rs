@@ -34,8 +34,6 @@ pub struct Options {
     pub waiting_per_tenant: usize,
     /// Waiting events at the most: 100,000.
     pub waiting: usize,
-    /// How long shutdown waits for what was accepted: 30 s.
-    pub drain: Duration,
 }
 
 impl Default for Options {
@@ -45,7 +43,6 @@ impl Default for Options {
             batch: 4_000,
             waiting_per_tenant: 20_000,
             waiting: 100_000,
-            drain: Duration::from_secs(30),
         }
     }
 }

@@ -31,7 +31,7 @@ pub(crate) async fn run(settings: Settings, args: LogArgs) -> Result<ExitCode, F
         from: args.from_byte,
         to: args.to_byte.unwrap_or(u64::MAX),
     };
-    let events = Events::start(&database).await?;
+    let events = Events::start(&database, settings.events.clone()).await?;
     let mut listed = Vec::new();
     let bar = bar(length.unwrap_or(0));
     let (lanes, actors) = (&events.lanes, &events.actors);

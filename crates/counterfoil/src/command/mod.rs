@@ -52,8 +52,7 @@ pub(crate) fn pg_settings(settings: &Settings, address: &Address, roles: &Roles)
 /// Of each lane three, since its batches overlap; of each detour one; one more that a batch may take
 /// before the last has given its own back; and those of the event lane.
 fn lane_connections(settings: &Settings) -> usize {
-    let events = counterfoil_events::Options::default().workers;
-    3 * settings.lanes.lanes + settings.lanes.detours + 1 + events
+    3 * settings.lanes.lanes + settings.lanes.detours + 1 + settings.events.workers
 }
 
 /// What a server needs at the most: its pools, and the three of `/readyz`.

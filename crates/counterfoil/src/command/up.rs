@@ -93,7 +93,7 @@ async fn serve(
     let generations = Generations::load(&database).await?;
     rotate(generations, &database).await;
     let lanes = Lanes::start(database.clone(), kinds(), generations, settings.lanes.clone());
-    let events = Events::start(&database).await?;
+    let events = Events::start(&database, settings.events.clone()).await?;
     let drivers = steps::start(&database, &lanes, &events);
     let address = listener.local_addr()?;
     // Before anybody is told that we are there, and may end us.
