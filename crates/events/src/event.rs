@@ -109,7 +109,7 @@ impl Reader<'_> {
                 ),
             ));
         }
-        let body: Body<'_> = Kinds::read(raw)?;
+        let body: Body<'_> = Kinds::read_object(raw)?;
         let stream = stream(&body.stream)?;
         let subject = text(&body.subject, codes::SUBJECT_INVALID, "subject")?;
         let actor = match &body.actor {
@@ -346,6 +346,7 @@ mod tests {
                 codes::EVENT_TOO_LARGE,
             ),
             (with(r#","colour":"red""#), "body_invalid"),
+            (format!(r#"["web","/","e1","{NOW}",null,null]"#), "body_invalid"),
             (
                 r#"{"stream":"a b","subject":"","id":"","at":""}"#.to_owned(),
                 codes::STREAM_INVALID,

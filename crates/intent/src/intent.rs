@@ -81,7 +81,7 @@ impl Kinds {
         header: Option<&str>,
         raw: &RawValue,
     ) -> Result<Intent, Invalid> {
-        let envelope: Envelope<'_> = Self::read(raw)?;
+        let envelope: Envelope<'_> = Self::read_object(raw)?;
         let key = one_key(header, envelope.key.as_deref())?;
         match (envelope.kind, envelope.body, envelope.all) {
             (Some(kind), Some(body), None) => {

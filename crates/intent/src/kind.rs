@@ -29,7 +29,7 @@ pub trait Kind: Send + Sync + 'static {
     type Body: Send + Sync + 'static;
 
     /// Reads and checks the body: everything that can be known without the database.
-    /// [`crate::Kinds::read`] turns JSON into a typed body with the path of a bad field.
+    /// [`crate::Kinds::read_object`] turns JSON into a typed body with the path of a bad field.
     fn parse(raw: &RawValue) -> Result<Self::Body, Invalid>;
 
     /// The body in its normal form, field by field, always the same fields in the same order.
@@ -213,6 +213,18 @@ impl Kinds {
     #[must_use]
     pub fn books(&self) -> Books {
         Books::new(&self.tables, &self.appends)
+    }
+
+    /// Reads a JSON object into a typed body, as [`Self::read`] does. Nothing but an object: what a derived
+    /// reader takes for a struct may also be an array of its fields in their order, which nobody has promised.
+    ///
+    /// # Errors
+    /// `body_invalid`
+    pub fn read_object<'a, B: serde::Deserialize<'a>>(raw: &'a RawValue) -> Result<B, Invalid> {
+        if !raw.get().trim_start().starts_with('{') {
+            return Err(Invalid::new("body_invalid", "", "a JSON object is expected here"));
+        }
+        Self::read(raw)
     }
 
     /// Reads JSON into a typed body; an error names the path of the bad field.

@@ -95,7 +95,7 @@ impl Kind for Count {
     type Body = CountBody;
 
     fn parse(raw: &RawValue) -> Result<CountBody, Invalid> {
-        let body: CountBody = Kinds::read(raw)?;
+        let body: CountBody = Kinds::read_object(raw)?;
         if body.by < 1 {
             return Err(Invalid::new("by_not_positive", "by", "count by one or more"));
         }

@@ -94,7 +94,7 @@ impl Kind for NewAsset {
     type Body = NewAssetBody;
 
     fn parse(raw: &RawValue) -> Result<Self::Body, Invalid> {
-        let json: Json<'_> = Kinds::read(raw)?;
+        let json: Json<'_> = Kinds::read_object(raw)?;
         let code = AssetCode::parse(&json.code, "code")?;
         let scale = u8::try_from(json.scale)
             .ok()

@@ -62,7 +62,7 @@ impl Kind for Capture {
     type Body = CaptureBody;
 
     fn parse(raw: &RawValue) -> Result<Self::Body, Invalid> {
-        let json: Json<'_> = Kinds::read(raw)?;
+        let json: Json<'_> = Kinds::read_object(raw)?;
         let hold = name::HOLD.parse(json.hold.as_deref(), json.hold_key.as_deref())?;
         let to = AccountCode::parse(&json.to, "to")?;
         let amount = json

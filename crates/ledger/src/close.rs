@@ -33,7 +33,7 @@ impl Kind for Close {
     type Body = CloseBody;
 
     fn parse(raw: &RawValue) -> Result<Self::Body, Invalid> {
-        let json: Json<'_> = Kinds::read(raw)?;
+        let json: Json<'_> = Kinds::read_object(raw)?;
         Ok(CloseBody {
             account: AccountCode::parse(&json.account, "account")?,
         })

@@ -114,7 +114,7 @@ impl Kind for Hold {
     type Body = HoldBody;
 
     fn parse(raw: &RawValue) -> Result<Self::Body, Invalid> {
-        let json: Json<'_> = Kinds::read(raw)?;
+        let json: Json<'_> = Kinds::read_object(raw)?;
         let account = AccountCode::parse(&json.account, "account")?;
         let amount = amount::positive(&json.amount, "amount")?;
         let expiry = match (json.expires_at, json.expires_in) {

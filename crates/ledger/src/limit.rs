@@ -46,7 +46,7 @@ impl Kind for Limit {
     type Body = LimitBody;
 
     fn parse(raw: &RawValue) -> Result<Self::Body, Invalid> {
-        let json: Json<'_> = Kinds::read(raw)?;
+        let json: Json<'_> = Kinds::read_object(raw)?;
         let account = AccountCode::parse(&json.account, "account")?;
         if json.floor.is_none() && json.ceiling.is_none() {
             return Err(Invalid::new(

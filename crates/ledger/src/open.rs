@@ -61,7 +61,7 @@ impl Kind for Open {
     type Body = OpenBody;
 
     fn parse(raw: &RawValue) -> Result<Self::Body, Invalid> {
-        let json: Json<'_> = Kinds::read(raw)?;
+        let json: Json<'_> = Kinds::read_object(raw)?;
         let account = AccountCode::parse(&json.account, "account")?;
         let asset = AssetCode::parse(&json.asset, "asset")?;
         let (floor, ceiling) = limits(json.floor.as_deref(), json.ceiling.as_deref())?;

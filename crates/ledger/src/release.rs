@@ -35,7 +35,7 @@ impl Kind for Release {
     type Body = ReleaseBody;
 
     fn parse(raw: &RawValue) -> Result<Self::Body, Invalid> {
-        let json: Json<'_> = Kinds::read(raw)?;
+        let json: Json<'_> = Kinds::read_object(raw)?;
         Ok(ReleaseBody {
             hold: name::HOLD.parse(json.hold.as_deref(), json.hold_key.as_deref())?,
         })

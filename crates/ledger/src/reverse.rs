@@ -48,7 +48,7 @@ impl Kind for Reverse {
     type Body = ReverseBody;
 
     fn parse(raw: &RawValue) -> Result<Self::Body, Invalid> {
-        let json: Json<'_> = Kinds::read(raw)?;
+        let json: Json<'_> = Kinds::read_object(raw)?;
         let transfer = name::TRANSFER.parse(json.transfer.as_deref(), json.transfer_key.as_deref())?;
         let effective_at = json
             .effective_at

@@ -189,7 +189,7 @@ impl Kind for Transfer {
     type Body = TransferBody;
 
     fn parse(raw: &RawValue) -> Result<Self::Body, Invalid> {
-        let json: Json<'_> = Kinds::read(raw)?;
+        let json: Json<'_> = Kinds::read_object(raw)?;
         let (form, legs) = legs(&json)?;
         balanced(&legs, if form == Form::Short { "to" } else { "legs" })?;
         let expect = expected(json.expect.as_deref(), &legs)?;

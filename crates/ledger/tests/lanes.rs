@@ -342,3 +342,18 @@ async fn a_refusal_names_its_field_as_the_request_wrote_it() {
         );
     }
 }
+
+/// The readers of bodies would take the fields of an object in their order, too.
+#[tokio::test]
+async fn an_array_is_no_intent_and_no_body() {
+    let ledger = Ledger::new(Server::Pg15).await;
+    for text in [
+        r#"["k","ledger.asset",{"code":"EUR","scale":2},null]"#,
+        r#"{"key":"k","kind":"ledger.asset","body":["EUR",2]}"#,
+        r#"{"key":"k","all":[{"kind":"ledger.asset","body":["EUR",2]}]}"#,
+    ] {
+        let raw = RawValue::from_string(text.to_owned()).unwrap();
+        let read = ledger.kinds.intent(Limits::default(), ledger.tenant, None, &raw);
+        assert_eq!(read.err().map(|invalid| invalid.code), Some("body_invalid"), "{text}");
+    }
+}

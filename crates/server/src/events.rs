@@ -99,6 +99,10 @@ impl<E: Engine> App<E> {
         };
         let format = Shown::read(query)?;
         let (from, to) = (query.time("from")?, query.time("to")?);
+        if from.zip(to).is_some_and(|(from, to)| from >= to) {
+            let detail = "the end is not behind the beginning";
+            return Err(Problem::bad_request(codes::QUERY_SPAN, "to", detail));
+        }
         if let Some(top) = query.get("top") {
             if let Some(other) = ["subject", "grain", "week_start", "zone"]
                 .into_iter()

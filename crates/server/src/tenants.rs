@@ -87,7 +87,7 @@ impl<E: Engine> App<E> {
         };
         let whole = body::read(body, &self.limits, &self.budget, NOBODY, expects(parts)).await?;
         let raw: &RawValue = items::value(items::utf8(&whole.bytes)?)?;
-        let wanted: Wanted<'_> = counterfoil_intent::Kinds::read(raw).map_err(Problem::invalid)?;
+        let wanted: Wanted<'_> = counterfoil_intent::Kinds::read_object(raw).map_err(Problem::invalid)?;
         let key = counterfoil_intent::one_key(header, wanted.key.as_deref()).map_err(Problem::invalid)?;
         let new = wanted.checked().map_err(invalid)?;
         let created = self

@@ -28,6 +28,9 @@ pub(crate) async fn run(settings: Settings, args: ReportArgs) -> Result<ExitCode
         .map_err(|_| format!("{zone:?} is no time zone; --zone takes a name such as Asia/Taipei"))?;
     let from = moment(args.from.as_deref(), "--from", &zone)?;
     let to = moment(args.to.as_deref(), "--to", &zone)?;
+    if from.zip(to).is_some_and(|(from, to)| from >= to) {
+        return Err("--to has to be after --from".into());
+    }
     let rows = match args.top {
         Some(most) => {
             let counts = report::top(&scope, &tx, tenant, &args.stream, (from, to), most).await?;

@@ -178,6 +178,7 @@ subject,count
         ("&grain=week&week_start=Sun", "query_week_start"),
         ("&format=xml", "query_format"),
         ("&from=yesterday", "query_time"),
+        ("&from=2026-12-01T00:00:00Z&to=2026-12-01T00:00:00Z", "query_span"),
         ("&top=0", "query_limit"),
         ("&top=2&grain=day", "query_conflict"),
         ("&grain=bucket", "query_span"),
